@@ -1,0 +1,1 @@
+//! The driver: context assembly, the loop, the door and recovery.

@@ -1,0 +1,2 @@
+//! The command line of Provost.
+fn main() {}

@@ -1,0 +1,129 @@
+//! What contained a command: rungs, guarantees and the receipt that says which of them held.
+//!
+//! Pure data. The probe and the enforcement live in `provost-sandbox`; the words live here because events carry
+//! them and a verifier reads them without a sandbox.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A way to contain a process tree, weakest first: `R3 > R2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Rung {
+    /// Nothing: the command runs with the caller's rights.
+    R0,
+    /// Limits only: scrubbed environment, closed descriptors, process group, wall clock.
+    R1,
+    /// Landlock and seccomp, no namespaces.
+    R2,
+    /// User, mount, pid, network, ipc and uts namespaces, with Landlock and seccomp where the kernel has them.
+    R3,
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::R0 => "R0 (nothing)",
+            Self::R1 => "R1 (limits only)",
+            Self::R2 => "R2 (Landlock and seccomp)",
+            Self::R3 => "R3 (namespaces, Landlock and seccomp)",
+        })
+    }
+}
+
+/// One thing that containment can promise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guarantee {
+    /// Writes land only in the workspace, the private temp folder and declared writable folders.
+    FsWrite,
+    /// Reads reach only the workspace, the system's programs and libraries, and declared folders.
+    FsRead,
+    /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback.
+    Net,
+    /// No pathname or abstract unix socket of the host can be connected to.
+    UnixSockets,
+    /// The whole process tree, `setsid` included, is gone when the call returns.
+    KillTree,
+    /// Processes outside the tree can be neither seen, signalled nor traced.
+    Processes,
+    /// System V IPC and POSIX shared memory are private.
+    Ipc,
+    /// The temp folder is this command's own.
+    PrivateTmp,
+    /// The environment is built from an allow-list; nothing is inherited.
+    Environment,
+    /// No new privileges: setuid files, capabilities and namespaces give nothing.
+    Privileges,
+    /// Protected paths inside the workspace (such as `.git`) cannot be changed or moved away.
+    Protected,
+    /// Wall-clock limit.
+    WallClock,
+    /// Output is drained while the command runs and kept within a fixed size.
+    Output,
+}
+
+impl Guarantee {
+    /// The name used in events, flags and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FsWrite => "fs-write",
+            Self::FsRead => "fs-read",
+            Self::Net => "net",
+            Self::UnixSockets => "unix-sockets",
+            Self::KillTree => "kill-tree",
+            Self::Processes => "processes",
+            Self::Ipc => "ipc",
+            Self::PrivateTmp => "private-tmp",
+            Self::Environment => "environment",
+            Self::Privileges => "privileges",
+            Self::Protected => "protected",
+            Self::WallClock => "wall-clock",
+            Self::Output => "output",
+        }
+    }
+
+    /// All guarantees, in report order.
+    pub const ALL: [Self; 13] = [
+        Self::FsWrite,
+        Self::FsRead,
+        Self::Net,
+        Self::UnixSockets,
+        Self::KillTree,
+        Self::Processes,
+        Self::Ipc,
+        Self::PrivateTmp,
+        Self::Environment,
+        Self::Privileges,
+        Self::Protected,
+        Self::WallClock,
+        Self::Output,
+    ];
+}
+
+/// How strongly a guarantee holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Strength {
+    /// The kernel refuses what would break it; a probe on this host saw it refuse.
+    Enforced,
+    /// Watched at intervals; a breach is noticed late.
+    Sampled,
+    /// Not provided.
+    Absent,
+}
+
+/// What contained one command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receipt {
+    /// The rung that was applied.
+    pub rung: Rung,
+    /// Each guarantee and how strongly it held.
+    pub guarantees: BTreeMap<Guarantee, Strength>,
+    /// Kernel release, as `uname -r` prints it.
+    pub kernel: String,
+    /// Landlock ABI in force; `None` where the kernel has none.
+    pub landlock_abi: Option<u32>,
+}

@@ -1,0 +1,1 @@
+//! Evidence: canonical JSON, hash chain, keys, signatures, the bundle format and its verification.

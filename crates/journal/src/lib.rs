@@ -1,0 +1,1 @@
+//! The journal: fenced appends, leases, blobs and projections over SQLite.

@@ -1,0 +1,1 @@
+//! Providers: the wires, streaming, retry, and the rehearsal server.

@@ -1,0 +1,1 @@
+//! Provost, embeddable: run coding agents under orders, with evidence.

@@ -1,0 +1,1 @@
+//! Containment of a process tree: rungs, probe, supervisor and exit records.

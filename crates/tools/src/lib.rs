@@ -1,0 +1,1 @@
+//! The door's other side: files, search, patch, commands, git and the workspace.
