@@ -2,5 +2,15 @@
 //!
 //! Nothing here does I/O, reads a clock, draws randomness or is async: all of that is passed in.
 
+pub mod act;
+pub mod budget;
 pub mod containment;
+pub mod contract;
+pub mod digest;
+pub mod event;
+pub mod id;
+pub mod outcome;
+pub mod path;
+pub mod policy;
+pub mod text;
 pub mod transcript;

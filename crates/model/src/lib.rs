@@ -1,1 +1,33 @@
-//! Providers: the wires, streaming, retry, and the rehearsal server.
+//! Providers: the wires, streaming, retry classification, and the rehearsal server.
+//!
+//! Start at [`Provider`]: it opens a [`Dialogue`], which is pushed messages and asked for answers. One
+//! `ask` is one attempt over the network; the caller runs the retry loop with [`RetryPolicy`], so that
+//! every attempt can be journalled.
+//!
+//! What is here: [`Remote`] (HTTP, two wires), [`Scripted`] (in process, for tests) and [`rehearse`] (a
+//! server that plays a script over the real wires). What is not: a clock of its own for retries, keys
+//! read from the environment, hidden retries, redirects, proxies.
+
+mod classify;
+mod clip;
+mod endpoint;
+mod failure;
+mod http;
+mod provider;
+pub mod rehearse;
+mod remote;
+mod retry;
+mod scripted;
+mod secret;
+pub mod sse;
+pub mod wire;
+
+pub use endpoint::{BaseUrl, BaseUrlError, PlainHttp};
+pub use failure::{Failure, FailureClass};
+pub use http::HttpClient;
+pub use provider::{Answer, BoxFuture, Dialogue, Discard, Invocation, Prelude, Provider, Sink};
+pub use remote::{Remote, RemoteBuilder, RemoteError};
+pub use retry::{RetryPolicy, parse_retry_after};
+pub use scripted::{Record, Scripted};
+pub use secret::{Auth, Secret};
+pub use wire::WireKind;

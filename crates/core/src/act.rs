@@ -1,0 +1,266 @@
+//! Acts: what a call would touch, how it recovers, what it changed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::path::RelPath;
+
+/// The kinds of access that policy rules speak of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reading a file or folder of the workspace.
+    Read,
+    /// Creating, changing, moving or deleting a file of the workspace.
+    Write,
+    /// Running a program.
+    Exec,
+    /// Dialling a host and port.
+    Net,
+    /// Calling a tool of someone else's.
+    Call,
+    /// Starting an agent.
+    Spawn,
+}
+
+impl Access {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 6] = [
+        Self::Read,
+        Self::Write,
+        Self::Exec,
+        Self::Net,
+        Self::Call,
+        Self::Spawn,
+    ];
+
+    /// The word used in rules.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Exec => "exec",
+            Self::Net => "net",
+            Self::Call => "call",
+            Self::Spawn => "spawn",
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One thing that an act would touch. Policy decides on these and on nothing else, so that a decision can be made
+/// again from the event that holds them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "access", deny_unknown_fields)]
+pub enum Touch {
+    /// A file or folder that is read.
+    Read {
+        /// Which.
+        path: RelPath,
+    },
+    /// A file that is created, changed or deleted.
+    Write {
+        /// Which.
+        path: RelPath,
+    },
+    /// A program that is run.
+    Exec {
+        /// The whole argument vector.
+        argv: Vec<String>,
+        /// Where `argv[0]` was found; `None` where it was not found.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
+    },
+    /// A host that is dialled.
+    Net {
+        /// Lower-case host name or address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// A tool of someone else's that is called.
+    Call {
+        /// Its name.
+        tool: String,
+    },
+    /// An agent that is started.
+    Spawn {
+        /// Its name in the roster.
+        agent: String,
+    },
+}
+
+impl Touch {
+    /// The kind of access.
+    pub fn access(&self) -> Access {
+        match self {
+            Self::Read { .. } => Access::Read,
+            Self::Write { .. } => Access::Write,
+            Self::Exec { .. } => Access::Exec,
+            Self::Net { .. } => Access::Net,
+            Self::Call { .. } => Access::Call,
+            Self::Spawn { .. } => Access::Spawn,
+        }
+    }
+}
+
+impl fmt::Display for Touch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.access())?;
+        match self {
+            Self::Read { path } | Self::Write { path } => path.fmt(f),
+            Self::Exec { argv, .. } => f.write_str(&show_argv(argv)),
+            Self::Net { host, port } => write!(f, "{host}:{port}"),
+            Self::Call { tool } => f.write_str(tool),
+            Self::Spawn { agent } => f.write_str(agent),
+        }
+    }
+}
+
+/// An argument vector as a shell would need it quoted, control characters and invisible text made visible, so that
+/// what is shown for approval is what runs.
+pub fn show_argv(argv: &[String]) -> String {
+    argv.iter().map(|arg| show_word(arg)).collect::<Vec<_>>().join(" ")
+}
+
+fn show_word(word: &str) -> String {
+    let plain = !word.is_empty()
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%*?".contains(&b));
+    if plain {
+        return word.to_owned();
+    }
+    let mut out = String::from("'");
+    for c in word.chars() {
+        match c {
+            '\'' => out.push_str("'\\''"),
+            c if crate::text::is_hidden(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('\'');
+    out
+}
+
+/// How an act that started and has no result is settled after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recovery {
+    /// Settled by looking: a read is done again, a write is compared with its digests before and after.
+    Replayable,
+    /// A command whose supervisor leaves an exit record.
+    Supervised,
+    /// Nobody can tell: a person decides.
+    Indeterminate,
+}
+
+/// A file at one moment. Content is named by its salted digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileFact {
+    /// Git's mode: `100644`, `100755` or `120000` (a symbolic link, whose content is its target).
+    pub mode: String,
+    /// Bytes.
+    pub size: u64,
+    /// Salted digest of the content.
+    pub content: Digest,
+}
+
+/// One changed path: before and after. Both absent is not a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Which path.
+    pub path: RelPath,
+    /// The file before; `None` where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<FileFact>,
+    /// The file after; `None` where it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<FileFact>,
+}
+
+/// What an act is about to do, recorded before it does it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do", deny_unknown_fields)]
+pub enum Intent {
+    /// Bring files from their `before` to their `after`.
+    Write {
+        /// All of them or none.
+        changes: Vec<Change>,
+    },
+    /// Run a command.
+    Command {
+        /// Argument vector.
+        argv: Vec<String>,
+        /// Folder it runs in.
+        cwd: RelPath,
+        /// Wall-clock limit in milliseconds.
+        limit_ms: u64,
+    },
+}
+
+/// How an act ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActEnd {
+    /// It did what was asked.
+    Done,
+    /// It was tried and failed; the result says how.
+    Failed,
+    /// Policy or a person refused it: it was not tried.
+    Refused,
+    /// It was cut short by its time limit.
+    TimedOut,
+    /// It was cut short by the loss of its driver, or by the person.
+    Interrupted,
+}
+
+/// How a command's process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "how")]
+pub enum ExitFact {
+    /// It exited.
+    Exited {
+        /// Exit status.
+        code: i32,
+    },
+    /// A signal ended it.
+    Signalled {
+        /// Signal number.
+        signal: i32,
+    },
+    /// Its time limit ended it.
+    TimedOut {
+        /// The limit in milliseconds.
+        limit_ms: u64,
+    },
+    /// It was killed because the person cancelled it.
+    Cancelled,
+    /// It was killed because its driver died.
+    DriverLost,
+}
+
+/// Numbers of one command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandFact {
+    /// How it ended.
+    pub exit: ExitFact,
+    /// Wall-clock milliseconds.
+    pub duration_ms: u64,
+    /// Bytes that it wrote to standard output and standard error together.
+    pub output_bytes: u64,
+    /// Processes that outlived the kill; 0 means that the tree is gone.
+    pub survivors: u32,
+    /// What contained it.
+    pub containment: crate::containment::Receipt,
+}

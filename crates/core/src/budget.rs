@@ -1,0 +1,198 @@
+//! Budgets and the ledger they are held against.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::transcript::Usage;
+
+/// Upper bounds of a run. `None` is no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Answers of a model.
+    pub steps: Option<u32>,
+    /// Tokens, input and output together.
+    pub tokens: Option<u64>,
+    /// Money, in millionths of a US dollar.
+    pub cost_micros: Option<u64>,
+    /// Milliseconds during which a driver worked on the run.
+    pub time_ms: Option<u64>,
+}
+
+impl Default for Budget {
+    /// 50 steps and no other bound.
+    fn default() -> Self {
+        Self {
+            steps: Some(50),
+            tokens: None,
+            cost_micros: None,
+            time_ms: None,
+        }
+    }
+}
+
+/// Which bound was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Steps.
+    Steps,
+    /// Tokens.
+    Tokens,
+    /// Money.
+    Cost,
+    /// Time.
+    Time,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Steps => "steps",
+            Self::Tokens => "tokens",
+            Self::Cost => "cost",
+            Self::Time => "time",
+        })
+    }
+}
+
+/// What a model costs, in millionths of a US dollar per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Input.
+    pub input: u64,
+    /// Output.
+    pub output: u64,
+    /// Input read from the cache.
+    pub cache_read: u64,
+    /// Input written to the cache.
+    pub cache_write: u64,
+}
+
+impl Price {
+    /// A price by input and output alone: cached input costs what input costs.
+    pub fn flat(input: u64, output: u64) -> Self {
+        Self {
+            input,
+            output,
+            cache_read: input,
+            cache_write: input,
+        }
+    }
+
+    /// The cost of `usage` in millionths of a US dollar, rounded up.
+    ///
+    /// ```
+    /// use provost_core::{budget::Price, transcript::Usage};
+    /// let price = Price::flat(3_000_000, 15_000_000); // $3 and $15 per million tokens
+    /// let usage = Usage { input: 1_000, output: 200, ..Usage::default() };
+    /// assert_eq!(price.of(&usage), 6_000); // $0.006
+    /// ```
+    pub fn of(&self, usage: &Usage) -> u64 {
+        let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let sum = part(usage.input, self.input)
+            + part(usage.output, self.output)
+            + part(usage.cache_read, self.cache_read)
+            + part(usage.cache_write, self.cache_write);
+        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a tree of agents has spent, against what it may spend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ledger {
+    /// The bounds.
+    pub budget: Budget,
+    /// The price, where one is known.
+    pub price: Option<Price>,
+    /// Steps taken.
+    pub steps: u32,
+    /// Tokens used, summed over calls.
+    pub usage: Usage,
+    /// Calls whose usage the vendor did not report and which were charged by estimate.
+    pub estimated_calls: u32,
+    /// Money spent, in millionths of a US dollar, where a price is known.
+    pub cost_micros: u64,
+    /// Milliseconds driven.
+    pub time_ms: u64,
+}
+
+/// Fewest output tokens worth asking for: with less left, the budget is spent.
+pub const LEAST_OUTPUT: u64 = 64;
+
+impl Ledger {
+    /// An unspent ledger.
+    pub fn new(budget: Budget, price: Option<Price>) -> Self {
+        Self {
+            budget,
+            price,
+            steps: 0,
+            usage: Usage::default(),
+            estimated_calls: 0,
+            cost_micros: 0,
+            time_ms: 0,
+        }
+    }
+
+    /// The bound that is already reached, if one is.
+    pub fn spent(&self) -> Option<Bound> {
+        let reached = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
+        if reached(self.budget.steps.map(u64::from), u64::from(self.steps)) {
+            Some(Bound::Steps)
+        } else if reached(self.budget.tokens, self.usage.total()) {
+            Some(Bound::Tokens)
+        } else if reached(self.budget.cost_micros, self.cost_micros) {
+            Some(Bound::Cost)
+        } else if reached(self.budget.time_ms, self.time_ms) {
+            Some(Bound::Time)
+        } else {
+            None
+        }
+    }
+
+    /// Reserves one call before it is made: given an estimate of its input tokens, how many output tokens may be asked
+    /// for, at most `wanted`, so that the call cannot pass the bounds on tokens and money.
+    pub fn reserve(&self, input_estimate: u64, wanted: u64) -> Result<u64, Bound> {
+        if let Some(bound) = self.spent() {
+            return Err(bound);
+        }
+        let mut output = wanted;
+        if let Some(limit) = self.budget.tokens {
+            let left = limit - self.usage.total();
+            output = output.min(left.saturating_sub(input_estimate));
+            if output < LEAST_OUTPUT.min(wanted) {
+                return Err(Bound::Tokens);
+            }
+        }
+        if let (Some(limit), Some(price)) = (self.budget.cost_micros, self.price) {
+            let input = Usage {
+                input: input_estimate,
+                ..Usage::default()
+            };
+            let left = (limit - self.cost_micros).saturating_sub(price.of(&input));
+            let affordable = match price.output {
+                0 => u64::MAX,
+                each => u64::try_from(u128::from(left) * 1_000_000 / u128::from(each)).unwrap_or(u64::MAX),
+            };
+            output = output.min(affordable);
+            if output < LEAST_OUTPUT.min(wanted) {
+                return Err(Bound::Cost);
+            }
+        }
+        Ok(output)
+    }
+
+    pub(crate) fn settle(&mut self, usage: &Usage) {
+        let sum = &mut self.usage;
+        sum.input = sum.input.saturating_add(usage.input);
+        sum.output = sum.output.saturating_add(usage.output);
+        sum.cache_read = sum.cache_read.saturating_add(usage.cache_read);
+        sum.cache_write = sum.cache_write.saturating_add(usage.cache_write);
+        sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+        if let Some(price) = self.price {
+            self.cost_micros = self.cost_micros.saturating_add(price.of(usage));
+        }
+    }
+}

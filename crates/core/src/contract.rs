@@ -1,0 +1,165 @@
+//! The contract: what is to be done, where, and within what bounds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::{Budget, Price};
+use crate::path::RelPath;
+use crate::policy::{Policy, Preset};
+
+/// A command that decides whether the work is done. It passes when it exits with 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// Argument vector; never a shell line.
+    pub argv: Vec<String>,
+    /// Wall-clock limit in milliseconds.
+    pub limit_ms: u64,
+    /// How often the agent may submit before the run ends with a failed gate.
+    pub attempts: u32,
+}
+
+impl Gate {
+    /// A gate with a limit of 15 minutes and three attempts.
+    pub fn command(argv: Vec<String>) -> Self {
+        Self {
+            argv,
+            limit_ms: 15 * 60 * 1000,
+            attempts: 3,
+        }
+    }
+}
+
+/// Where the work's files came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "from", deny_unknown_fields)]
+pub enum Source {
+    /// The subtree `scope` of a commit, read by object id: nothing uncommitted is in it.
+    Commit {
+        /// Full commit id.
+        commit: String,
+        /// The subtree that is the workspace's root.
+        scope: RelPath,
+    },
+    /// A folder as it stood, inside a repository whose HEAD was `commit`, if it was in one.
+    Directory {
+        /// Full commit id of HEAD.
+        commit: Option<String>,
+        /// Where the workspace lies in the repository.
+        scope: RelPath,
+    },
+}
+
+impl Source {
+    /// The commit it is measured against, if there is one.
+    pub fn commit(&self) -> Option<&str> {
+        match self {
+            Self::Commit { commit, .. } => Some(commit),
+            Self::Directory { commit, .. } => commit.as_deref(),
+        }
+    }
+
+    /// The subtree of the repository that is the workspace.
+    pub fn scope(&self) -> &RelPath {
+        match self {
+            Self::Commit { scope, .. } | Self::Directory { scope, .. } => scope,
+        }
+    }
+}
+
+/// Limits of single acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Longest a command may run, in milliseconds, where the agent asks for no less.
+    pub command_ms: u64,
+    /// Bytes of a command's output that are kept; half from its start, half from its end.
+    pub output_bytes: u64,
+    /// Largest file that is read whole or recorded, in bytes.
+    pub file_bytes: u64,
+    /// Most output tokens of one answer.
+    pub answer_tokens: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            command_ms: 10 * 60 * 1000,
+            output_bytes: 32 * 1024,
+            file_bytes: 1024 * 1024,
+            answer_tokens: 16_384,
+        }
+    }
+}
+
+/// What a run is ordered to do. Without a named policy it has `strict`.
+///
+/// ```
+/// use provost_core::contract::{Contract, Gate};
+/// let contract = Contract::new("make the tests pass")
+///     .gate(Gate::command(vec!["cargo".into(), "test".into()]));
+/// assert_eq!(contract.budget.steps, Some(50));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contract {
+    /// What is to be done, in words.
+    pub goal: String,
+    /// What the agent may touch.
+    pub policy: Policy,
+    /// What it may spend.
+    pub budget: Budget,
+    /// What decides that it is done.
+    pub gate: Option<Gate>,
+    /// What the model costs, where it is known.
+    pub price: Option<Price>,
+    /// Limits of single acts.
+    pub limits: Limits,
+}
+
+impl Contract {
+    /// A contract under the policy `strict`, with the default budget and limits and no gate.
+    pub fn new(goal: impl Into<String>) -> Self {
+        Self {
+            goal: goal.into(),
+            policy: Policy::preset(Preset::Strict),
+            budget: Budget::default(),
+            gate: None,
+            price: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Sets the policy.
+    #[must_use]
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Sets the budget.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Sets the verification gate.
+    #[must_use]
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gate = Some(gate);
+        self
+    }
+
+    /// Sets the model's price.
+    #[must_use]
+    pub fn price(mut self, price: Price) -> Self {
+        self.price = Some(price);
+        self
+    }
+
+    /// Sets the limits of single acts.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+}

@@ -1,0 +1,553 @@
+//! Events: all that happened in a run, in order. A closed set.
+//!
+//! An event holds numbers, names and digests. Words and bytes lie in blobs, named by their salted digest.
+
+use serde::{Deserialize, Serialize};
+
+use crate::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
+use crate::budget::{Budget, Price};
+use crate::containment::Receipt;
+use crate::contract::{Gate, Limits, Source};
+use crate::digest::{Digest, TreeDigest};
+use crate::id::{ActId, AgentId, RunId, StepId};
+use crate::outcome::{Outcome, Pause};
+use crate::path::RelPath;
+use crate::policy::{Decision, Policy};
+use crate::transcript::{Stop, Usage};
+
+/// An event as it stands in the journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Event {
+    /// Version of the kind's body.
+    pub v: u32,
+    /// The run.
+    pub stream: RunId,
+    /// Place in the stream, dense from 0.
+    pub seq: u64,
+    /// Milliseconds since the Unix epoch, by the driver's clock.
+    pub at_ms: u64,
+    /// Who.
+    pub agent: AgentId,
+    /// What.
+    #[serde(flatten)]
+    pub body: Body,
+    /// Hash of the event before; [`Digest::ZERO`] for the first.
+    pub prev: Digest,
+    /// SHA-256 of the canonical JSON (RFC 8785) of this event without this field.
+    pub hash: Digest,
+}
+
+/// An event before the journal gives it a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Milliseconds since the Unix epoch.
+    pub at_ms: u64,
+    /// Who.
+    pub agent: AgentId,
+    /// What.
+    pub body: Body,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "body")]
+pub enum Body {
+    /// The run exists: its contract, frozen.
+    #[serde(rename = "run.created")]
+    RunCreated(Box<RunCreated>),
+    /// A driver took the run.
+    #[serde(rename = "driver.attached")]
+    DriverAttached(DriverAttached),
+    /// A driver left a run that is not over.
+    #[serde(rename = "driver.detached")]
+    DriverDetached(DriverDetached),
+    /// The model answered.
+    #[serde(rename = "model.answered")]
+    ModelAnswered(ModelAnswered),
+    /// A request to the model failed.
+    #[serde(rename = "model.failed")]
+    ModelFailed(ModelFailed),
+    /// A call could not be read as an act.
+    #[serde(rename = "call.invalid")]
+    CallInvalid(CallInvalid),
+    /// Policy decided on an act.
+    #[serde(rename = "act.decided")]
+    ActDecided(ActDecided),
+    /// A person or an approver decided on an act that policy asks about.
+    #[serde(rename = "act.approved")]
+    ActApproved(ActApproved),
+    /// An act with effects is about to be carried out.
+    #[serde(rename = "act.started")]
+    ActStarted(ActStarted),
+    /// An act is over.
+    #[serde(rename = "act.finished")]
+    ActFinished(Box<ActFinished>),
+    /// Files changed that no act changed.
+    #[serde(rename = "workspace.drifted")]
+    WorkspaceDrifted(WorkspaceDrifted),
+    /// The runtime said something to the model.
+    #[serde(rename = "note")]
+    Note(Note),
+    /// The agent says that it is done.
+    #[serde(rename = "run.submitted")]
+    Submitted(Submitted),
+    /// The gate was judged.
+    #[serde(rename = "gate.judged")]
+    GateJudged(GateJudged),
+    /// The run is over.
+    #[serde(rename = "run.finished")]
+    RunFinished(RunFinished),
+}
+
+impl Body {
+    /// The kind's name.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::RunCreated(_) => "run.created",
+            Self::DriverAttached(_) => "driver.attached",
+            Self::DriverDetached(_) => "driver.detached",
+            Self::ModelAnswered(_) => "model.answered",
+            Self::ModelFailed(_) => "model.failed",
+            Self::CallInvalid(_) => "call.invalid",
+            Self::ActDecided(_) => "act.decided",
+            Self::ActApproved(_) => "act.approved",
+            Self::ActStarted(_) => "act.started",
+            Self::ActFinished(_) => "act.finished",
+            Self::WorkspaceDrifted(_) => "workspace.drifted",
+            Self::Note(_) => "note",
+            Self::Submitted(_) => "run.submitted",
+            Self::GateJudged(_) => "gate.judged",
+            Self::RunFinished(_) => "run.finished",
+        }
+    }
+
+    /// Version of the kind's body that this program writes.
+    pub fn version(&self) -> u32 {
+        1
+    }
+}
+
+/// The run exists: its contract, frozen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunCreated {
+    /// Version of Provost.
+    pub provost: String,
+    /// The goal, in words (blob).
+    pub goal: Digest,
+    /// The system prompt (blob).
+    pub system: Digest,
+    /// The tools as the model is told of them, a JSON list (blob).
+    pub tools: Digest,
+    /// Policy.
+    pub policy: Policy,
+    /// Budget.
+    pub budget: Budget,
+    /// Price, where one is known.
+    pub price: Option<Price>,
+    /// Verification gate.
+    pub gate: Option<Gate>,
+    /// Limits of single acts.
+    pub limits: Limits,
+    /// The model.
+    pub model: ModelFact,
+    /// Where the files came from.
+    pub source: Source,
+    /// Absolute path of the workspace on the machine that made the run.
+    pub root: String,
+    /// The workspace's files at the start, ignored files left out.
+    pub tree: TreeDigest,
+    /// How many files that is.
+    pub files: u64,
+}
+
+/// A model and where it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFact {
+    /// The wire: `openai-chat`, `anthropic-messages`.
+    pub wire: String,
+    /// Model name as sent.
+    pub name: String,
+    /// Base URL, without credentials.
+    pub endpoint: String,
+}
+
+/// A driver took the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverAttached {
+    /// Lease generation (fencing token).
+    pub generation: u64,
+    /// Host name.
+    pub host: String,
+    /// Process id.
+    pub pid: u32,
+    /// What contains commands, as probed by this driver.
+    pub containment: Receipt,
+}
+
+/// A driver left a run that is not over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DriverDetached {
+    /// Why.
+    pub why: Pause,
+    /// The act that waits, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub act: Option<ActId>,
+}
+
+/// The model answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelAnswered {
+    /// Which step this begins.
+    pub step: StepId,
+    /// Derived from stream and step: a resend after a crash carries the same.
+    pub invocation: String,
+    /// The answer, a JSON [`Assistant`](crate::transcript::Assistant) (blob).
+    pub answer: Digest,
+    /// How many calls it holds.
+    pub calls: u32,
+    /// Whether it holds any visible text.
+    pub text: bool,
+    /// Why the model stopped.
+    pub stop: Stop,
+    /// Tokens.
+    pub usage: Usage,
+    /// Whether `usage` is an estimate because the vendor reported none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// Model name as the vendor reported it.
+    pub model: String,
+    /// Milliseconds from request to end of answer.
+    pub latency_ms: u64,
+    /// Milliseconds from request to first token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<u64>,
+}
+
+/// A request to the model failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelFailed {
+    /// Step that was asked for.
+    pub step: StepId,
+    /// Attempt, from 1.
+    pub attempt: u32,
+    /// Failure class.
+    pub class: String,
+    /// HTTP status, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// What the vendor said (blob).
+    pub message: Digest,
+    /// Milliseconds until the next attempt; `None` where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_in_ms: Option<u64>,
+}
+
+/// Which call of which answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallRef {
+    /// Step.
+    pub step: StepId,
+    /// Index among the answer's calls.
+    pub index: u32,
+}
+
+/// Why a call is not an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InvalidCall {
+    /// No such tool.
+    UnknownTool,
+    /// The arguments are not JSON, or not what the tool takes.
+    BadArguments,
+    /// The answer was cut off: its calls may be incomplete.
+    CutOff,
+}
+
+/// A call could not be read as an act. Nothing was touched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallInvalid {
+    /// Which call.
+    pub call: CallRef,
+    /// Why.
+    pub why: InvalidCall,
+    /// What the model is told (blob).
+    pub result: Digest,
+}
+
+/// Policy decided on an act.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActDecided {
+    /// The act.
+    pub act: ActId,
+    /// The call it answers; `None` for the runtime's own acts (the gate).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallRef>,
+    /// Tool.
+    pub tool: String,
+    /// Arguments, JSON (blob).
+    pub args: Digest,
+    /// What it would touch.
+    pub touches: Vec<Touch>,
+    /// How it recovers.
+    pub recovery: Recovery,
+    /// What policy says.
+    pub decision: Decision,
+}
+
+/// A person's or an approver's word on an act.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActApproved {
+    /// The act.
+    pub act: ActId,
+    /// Yes or no.
+    pub verdict: Verdict,
+    /// Who: `terminal`, `--yes`, `resume --approve`, an approver's name.
+    pub by: String,
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It may happen.
+    Approved,
+    /// It does not happen.
+    Denied,
+}
+
+/// An act with effects is about to be carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActStarted {
+    /// The act.
+    pub act: ActId,
+    /// What it is about to do.
+    pub intent: Intent,
+}
+
+/// A file's content as the model last saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// Which file.
+    pub path: RelPath,
+    /// Salted digest of its content.
+    pub content: Digest,
+}
+
+/// An act is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActFinished {
+    /// The act.
+    pub act: ActId,
+    /// How.
+    pub end: ActEnd,
+    /// What the model is told (blob).
+    pub result: Digest,
+    /// What changed in the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// Changes that were undone because policy denies writing there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reverted: Vec<RelPath>,
+    /// Files whose content the model has now seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<Seen>,
+    /// Numbers of the command, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandFact>,
+    /// Milliseconds the act took.
+    pub duration_ms: u64,
+}
+
+/// Files changed that no act changed: somebody else works here, or a command's daemon did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceDrifted {
+    /// What changed.
+    pub changes: Vec<Change>,
+}
+
+/// Why the runtime spoke to the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteWhy {
+    /// The answer was cut off by its length.
+    CutOff,
+    /// The answer held nothing, or was refused.
+    Empty,
+    /// The gate did not pass.
+    GateFailed,
+    /// The same failing call was made again.
+    Repeating,
+}
+
+/// The runtime said something to the model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// Why.
+    pub why: NoteWhy,
+    /// The words (blob).
+    pub text: Digest,
+}
+
+/// How a run was submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SubmitVia {
+    /// By the tool `submit`.
+    Tool,
+    /// By an answer without calls.
+    FinalAnswer,
+}
+
+/// The agent says that it is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Submitted {
+    /// In which step.
+    pub step: StepId,
+    /// How.
+    pub via: SubmitVia,
+    /// Its summary (blob).
+    pub summary: Digest,
+}
+
+/// What the gate says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateVerdict {
+    /// It passed on `tree`, which it left as it was.
+    Passed,
+    /// It ran and did not pass.
+    Failed,
+    /// It could not be run, or changed the tree that it judged: it says nothing.
+    Errored,
+}
+
+/// The gate was judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateJudged {
+    /// The act that ran it.
+    pub act: ActId,
+    /// The tree that it judged.
+    pub tree: TreeDigest,
+    /// What it says.
+    pub verdict: GateVerdict,
+}
+
+/// The run is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunFinished {
+    /// How.
+    pub outcome: Outcome,
+    /// Whether the gate passed on exactly `tree`.
+    pub verified: bool,
+    /// The workspace's files at the end.
+    pub tree: TreeDigest,
+}
+
+/// JSON that is not an event of this program's format.
+#[derive(Debug, thiserror::Error)]
+pub enum BadEvent {
+    /// Not an event object at all.
+    #[error("not an event: {0}")]
+    Shape(#[source] serde_json::Error),
+    /// A version or kind that this program does not know.
+    #[error("event {seq} is of kind `{kind}` version {v}, which this program does not know: it was written by a newer one")]
+    Unknown {
+        /// Its place.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// Its version.
+        v: u32,
+    },
+    /// A known kind whose body does not fit.
+    #[error("event {seq} of kind `{kind}` does not fit its format: {source}")]
+    Body {
+        /// Its place.
+        seq: u64,
+        /// Its kind.
+        kind: String,
+        /// What is wrong.
+        source: serde_json::Error,
+    },
+}
+
+/// Names of all kinds.
+pub const KINDS: [&str; 15] = [
+    "run.created",
+    "driver.attached",
+    "driver.detached",
+    "model.answered",
+    "model.failed",
+    "call.invalid",
+    "act.decided",
+    "act.approved",
+    "act.started",
+    "act.finished",
+    "workspace.drifted",
+    "note",
+    "run.submitted",
+    "gate.judged",
+    "run.finished",
+];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    v: u32,
+    stream: RunId,
+    seq: u64,
+    at_ms: u64,
+    agent: AgentId,
+    kind: String,
+    body: serde_json::Value,
+    prev: Digest,
+    hash: Digest,
+}
+
+impl Event {
+    /// Reads an event from its JSON. Unknown kinds and versions are errors that say so, never guesses.
+    pub fn from_json(json: &[u8]) -> Result<Self, BadEvent> {
+        let raw: Raw = serde_json::from_slice(json).map_err(BadEvent::Shape)?;
+        if raw.v != 1 || !KINDS.contains(&raw.kind.as_str()) {
+            return Err(BadEvent::Unknown {
+                seq: raw.seq,
+                kind: raw.kind,
+                v: raw.v,
+            });
+        }
+        let tagged = serde_json::json!({ "kind": raw.kind, "body": raw.body });
+        let body = serde_json::from_value(tagged).map_err(|source| BadEvent::Body {
+            seq: raw.seq,
+            kind: raw.kind.clone(),
+            source,
+        })?;
+        Ok(Self {
+            v: raw.v,
+            stream: raw.stream,
+            seq: raw.seq,
+            at_ms: raw.at_ms,
+            agent: raw.agent,
+            body,
+            prev: raw.prev,
+            hash: raw.hash,
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! Policy files.
+//!
+//! ```toml
+//! preset = "workspace"        # what it builds on; without it, `strict`
+//! at_least = "R2"             # refuse to start where containment is weaker
+//!
+//! allow = ["exec cargo test*", "write src/**"]
+//! ask   = ["write Cargo.toml"]
+//! deny  = ["exec cargo publish", "read secrets/"]
+//!
+//! [default]                   # where no rule matches: allow, contained, ask or deny
+//! exec = "ask"
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule};
+use crate::act::Access;
+use crate::containment::Rung;
+
+/// A policy file that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyFileError {
+    /// Not TOML, or a key or value that does not belong.
+    #[error("{source_name}: {message}")]
+    Toml {
+        /// The file.
+        source_name: String,
+        /// Where and what.
+        message: String,
+    },
+    /// A rule that does not parse.
+    #[error("{source_name}: {rule}")]
+    Rule {
+        /// The file.
+        source_name: String,
+        /// What is wrong with the rule.
+        rule: BadRule,
+    },
+    /// An unknown preset.
+    #[error("{source_name}: {message}")]
+    Preset {
+        /// The file.
+        source_name: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    preset: Option<String>,
+    at_least: Option<Rung>,
+    containment: Option<Containment>,
+    #[serde(default)]
+    allow: Vec<String>,
+    #[serde(default)]
+    ask: Vec<String>,
+    #[serde(default)]
+    deny: Vec<String>,
+    #[serde(default)]
+    default: BTreeMap<Access, Default>,
+}
+
+pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError> {
+    let source_name = source.to_owned();
+    let file: File = toml::from_str(text).map_err(|error| PolicyFileError::Toml {
+        source_name: source_name.clone(),
+        message: error.to_string().trim_end().to_owned(),
+    })?;
+    let preset = match &file.preset {
+        Some(name) => name.parse().map_err(|message| PolicyFileError::Preset {
+            source_name: source_name.clone(),
+            message,
+        })?,
+        None => Preset::Strict,
+    };
+    let mut layer = Layer::named("policy file");
+    layer.source = Some(source_name.clone());
+    layer.defaults = file.default;
+    for (effect, rules) in [
+        (Effect::Allow, &file.allow),
+        (Effect::Ask, &file.ask),
+        (Effect::Deny, &file.deny),
+    ] {
+        for rule in rules {
+            let pattern = rule.parse().map_err(|rule| PolicyFileError::Rule {
+                source_name: source_name.clone(),
+                rule,
+            })?;
+            layer.rules.push(Rule { effect, pattern });
+        }
+    }
+    let mut policy = Policy::preset(preset).with(layer);
+    if let Some(at_least) = file.at_least {
+        policy.at_least = at_least;
+    }
+    if let Some(containment) = file.containment {
+        policy.containment = containment;
+    }
+    Ok(policy)
+}

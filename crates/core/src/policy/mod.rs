@@ -1,0 +1,267 @@
+//! Policy: layers of rules over what an act touches. Deny beats ask beats allow, across all layers.
+//!
+//! A rule reads as it is written on the command line: `exec cargo test*`, `write src/**`, `net example.org:443`.
+//! Where no rule matches, the access's default decides; where a layer sets no default, the stricter ones below it
+//! stay. The decision names rule, layer and file.
+
+mod file;
+mod pattern;
+mod preset;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use file::PolicyFileError;
+pub use pattern::{BadRule, Pattern};
+pub use preset::Preset;
+
+use crate::act::{Access, Touch};
+use crate::containment::Rung;
+
+/// What a decision says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It may happen.
+    Allow,
+    /// A person is asked first.
+    Ask,
+    /// It does not happen.
+    Deny,
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        })
+    }
+}
+
+/// What happens where no rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Default {
+    /// Allow.
+    Allow,
+    /// Allow while containment is at least R2, ask otherwise.
+    Contained,
+    /// Ask.
+    Ask,
+    /// Deny.
+    Deny,
+}
+
+impl Default {
+    fn effect(self, rung: Rung) -> Effect {
+        match self {
+            Self::Contained if rung >= Rung::R2 => Effect::Allow,
+            Self::Allow => Effect::Allow,
+            Self::Contained | Self::Ask => Effect::Ask,
+            Self::Deny => Effect::Deny,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Contained => "contained",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// One rule: an effect and the pattern it holds for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rule {
+    /// What it says.
+    pub effect: Effect,
+    /// Of what.
+    pub pattern: Pattern,
+}
+
+/// Rules and defaults from one place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// What to call it: `preset workspace`, `command line`, a file's layer.
+    pub name: String,
+    /// The file it came from, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Its rules; their order means nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<Rule>,
+    /// Its defaults; a later layer's default replaces an earlier one's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<Access, Default>,
+}
+
+impl Layer {
+    /// An empty layer.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            source: None,
+            rules: Vec::new(),
+            defaults: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a rule as it is written on the command line (`exec cargo test*`).
+    pub fn rule(mut self, effect: Effect, text: &str) -> Result<Self, BadRule> {
+        self.rules.push(Rule {
+            effect,
+            pattern: text.parse()?,
+        });
+        Ok(self)
+    }
+}
+
+/// How commands are contained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Containment {
+    /// By the strongest rung this host has; `at_least` of the policy refuses weaker ones.
+    Strongest,
+    /// By limits only: the command has the caller's rights over files and network.
+    LimitsOnly,
+}
+
+/// Layers of rules, and how commands are contained.
+///
+/// ```
+/// use provost_core::policy::{Effect, Layer, Policy, Preset};
+/// use provost_core::containment::Rung;
+/// use provost_core::act::Touch;
+///
+/// let policy = Policy::preset(Preset::Strict)
+///     .with(Layer::named("mine").rule(Effect::Allow, "exec cargo test*").unwrap());
+/// let touch = Touch::Exec { argv: vec!["cargo".into(), "test".into(), "--offline".into()], program: None };
+/// assert_eq!(policy.decide(&[touch], Rung::R3).effect, Effect::Allow);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Layers, from the most general to the most particular.
+    pub layers: Vec<Layer>,
+    /// How commands are contained.
+    pub containment: Containment,
+    /// Weakest rung that will do; a host without it does not start the run.
+    pub at_least: Rung,
+}
+
+/// A decision and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    /// What it says.
+    pub effect: Effect,
+    /// Index of the touch that decided it; 0 where there was none.
+    pub touch: u32,
+    /// The rule that decided, as written, or `default exec = ask`.
+    pub rule: String,
+    /// The layer it stands in.
+    pub layer: String,
+    /// The file the layer came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: rule `{}` of layer `{}`", self.effect, self.rule, self.layer)?;
+        match &self.source {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Policy {
+    /// One of the named policies.
+    pub fn preset(preset: Preset) -> Self {
+        preset::policy(preset)
+    }
+
+    /// Reads a policy file; `source` is the name that decisions give. See the module `file` for the format.
+    pub fn from_toml(text: &str, source: &str) -> Result<Self, PolicyFileError> {
+        file::parse(text, source)
+    }
+
+    /// This policy with one more layer.
+    #[must_use]
+    pub fn with(mut self, layer: Layer) -> Self {
+        self.layers.push(layer);
+        self
+    }
+
+    /// Decides on all that an act touches: the strictest decision of any touch. `rung` is what contains commands.
+    pub fn decide(&self, touches: &[Touch], rung: Rung) -> Decision {
+        let mut strictest: Option<Decision> = None;
+        for (index, touch) in touches.iter().enumerate() {
+            let decision = self.decide_touch(touch, index as u32, rung);
+            if strictest.as_ref().is_none_or(|held| decision.effect > held.effect) {
+                strictest = Some(decision);
+            }
+        }
+        strictest.unwrap_or_else(|| Decision {
+            effect: Effect::Allow,
+            touch: 0,
+            rule: "touches nothing".to_owned(),
+            layer: "built in".to_owned(),
+            source: None,
+        })
+    }
+
+    fn decide_touch(&self, touch: &Touch, index: u32, rung: Rung) -> Decision {
+        for effect in [Effect::Deny, Effect::Ask, Effect::Allow] {
+            for layer in &self.layers {
+                for rule in layer.rules.iter().filter(|rule| rule.effect == effect) {
+                    if rule.pattern.matches(touch, effect) {
+                        return Decision {
+                            effect,
+                            touch: index,
+                            rule: format!("{effect} {}", rule.pattern),
+                            layer: layer.name.clone(),
+                            source: layer.source.clone(),
+                        };
+                    }
+                }
+            }
+        }
+        let access = touch.access();
+        let set_by = |layer: &&Layer| layer.defaults.contains_key(&access);
+        let (default, name, source) = match self.layers.iter().rev().find(set_by) {
+            Some(layer) => (layer.defaults[&access], layer.name.clone(), layer.source.clone()),
+            None => (Default::Ask, "built in".to_owned(), None),
+        };
+        Decision {
+            effect: default.effect(rung),
+            touch: index,
+            rule: format!("default {access} = {}", default.word()),
+            layer: name,
+            source,
+        }
+    }
+
+    /// Whether nothing at all may be written: commands then see the workspace read-only.
+    pub fn forbids_all_writes(&self) -> bool {
+        let allows = self
+            .layers
+            .iter()
+            .flat_map(|layer| &layer.rules)
+            .any(|rule| rule.pattern.access() == Access::Write && rule.effect != Effect::Deny);
+        let default = self
+            .layers
+            .iter()
+            .rev()
+            .find_map(|layer| layer.defaults.get(&Access::Write));
+        !allows && default == Some(&Default::Deny)
+    }
+}

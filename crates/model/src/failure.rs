@@ -1,0 +1,141 @@
+//! Why an attempt gave no answer.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clip;
+
+/// What kind of failure an attempt met. The kind alone decides whether trying again can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureClass {
+    /// The connection failed, or the stream ended before its terminal event.
+    Transport,
+    /// A time limit passed: ours (whole call, silence) or the vendor's (408, 504).
+    Timeout,
+    /// Too many requests or tokens per minute.
+    RateLimited,
+    /// The vendor is short of capacity.
+    Overloaded,
+    /// The vendor failed (5xx and its like).
+    Server,
+    /// The key is missing, wrong or not allowed this.
+    Auth,
+    /// The account has no money or allowance left: waiting a little does not help.
+    Quota,
+    /// The prompt, or prompt plus output, does not fit the model.
+    ContextOverflow,
+    /// The vendor refused the content.
+    Refused,
+    /// The vendor says the request is wrong (unknown model, bad parameter, redirect, …).
+    BadRequest,
+    /// The answer could not be understood.
+    Malformed,
+    /// The caller gave up.
+    Cancelled,
+    /// This side could not make the request at all (no trust roots, a key that is no header value).
+    Setup,
+}
+
+impl FailureClass {
+    /// Whether the same request may succeed later.
+    pub fn retryable(self) -> bool {
+        matches!(
+            self,
+            Self::Transport
+                | Self::Timeout
+                | Self::RateLimited
+                | Self::Overloaded
+                | Self::Server
+                | Self::Malformed
+        )
+    }
+
+    /// A stable word for journals and messages.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Transport => "transport",
+            Self::Timeout => "timeout",
+            Self::RateLimited => "rate_limited",
+            Self::Overloaded => "overloaded",
+            Self::Server => "server",
+            Self::Auth => "auth",
+            Self::Quota => "quota",
+            Self::ContextOverflow => "context_overflow",
+            Self::Refused => "refused",
+            Self::BadRequest => "bad_request",
+            Self::Malformed => "malformed",
+            Self::Cancelled => "cancelled",
+            Self::Setup => "setup",
+        }
+    }
+}
+
+impl fmt::Display for FailureClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// One failed attempt. Safe to journal: it holds no credential, and its message is bounded and escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind.
+    pub class: FailureClass,
+    /// HTTP status, when a response arrived.
+    pub status: Option<u16>,
+    /// How long the vendor asked to wait, as stated (not capped).
+    pub retry_after: Option<Duration>,
+    /// For people: at most about 600 characters, control characters escaped.
+    pub message: String,
+    /// Bytes of response body received before the failure.
+    pub bytes_received: u64,
+}
+
+impl Failure {
+    /// A failure with a cleaned message and nothing else.
+    pub fn new(class: FailureClass, message: impl AsRef<str>) -> Self {
+        Self {
+            class,
+            status: None,
+            retry_after: None,
+            message: clip::message(message.as_ref()),
+            bytes_received: 0,
+        }
+    }
+
+    /// With the HTTP status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// With the wait that the vendor stated. The message repeats it, so that whoever gives up can say why.
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+        if let Some(wait) = wait {
+            let stated = format!("the server says to retry after {} s", wait.as_secs_f64());
+            self.message = format!("{} ({stated})", self.message);
+        }
+        self.retry_after = wait;
+        self
+    }
+
+    /// Whether the same request may succeed later.
+    pub fn retryable(&self) -> bool {
+        self.class.retryable()
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.class)?;
+        if let Some(status) = self.status {
+            write!(f, " (HTTP {status})")?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,57 @@
+//! Keys that cannot be printed.
+
+use std::fmt;
+
+/// A credential. Its `Debug` and `Display` print `[secret]`; the value leaves only through [`Secret::expose`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a credential. Surrounding white space is dropped: a key read from a file often ends in a newline.
+    pub fn new(value: impl AsRef<str>) -> Self {
+        Self(value.as_ref().trim().to_owned())
+    }
+
+    /// The value, for the one place that sends it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// `text` with the value replaced wherever it occurs: a server may echo what it was sent.
+    pub fn scrub(&self, text: &str) -> String {
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[secret]") }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// How a request proves who sends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Auth {
+    /// No credential (a local server).
+    None,
+    /// `authorization: Bearer <key>`.
+    Bearer(Secret),
+    /// `x-api-key: <key>`.
+    XApiKey(Secret),
+}
+
+impl Auth {
+    /// The credential, if there is one.
+    pub fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::None => None,
+            Self::Bearer(secret) | Self::XApiKey(secret) => Some(secret),
+        }
+    }
+}
