@@ -19,3 +19,12 @@ pub fn to_canonical(value: &impl Serialize) -> Result<Vec<u8>, NotCanonical> {
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest::new(Sha256::digest(bytes).into())
 }
+
+/// Where two byte strings first differ; `None` where they are equal.
+pub(crate) fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
+    if one == other {
+        return None;
+    }
+    let common = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    Some(common)
+}

@@ -5,3 +5,5 @@
 pub mod canonical;
 pub mod chain;
 pub mod content;
+pub mod dsse;
+pub mod keys;

@@ -1,1 +1,43 @@
 //! Containment of a process tree: rungs, probe, supervisor and exit records.
+//!
+//! The agent process never forks and never uses `pre_exec` (with a large heap a fork costs tens of milliseconds).
+//! It starts its own binary again; an `.init_array` entry of this crate recognises that start and turns the
+//! process into a small single-threaded **supervisor**, before `main` and whatever `main` is. The supervisor stays
+//! outside of what it contains, drains the command's output, keeps the clock, kills the tree, and leaves an exit
+//! record in a folder that the command cannot see. The driver reads its result from that record, so there is one
+//! path whether or not the driver survived.
+//!
+//! Invariants:
+//! - A command that did not start provably did not run; its failure is never an exit status.
+//! - The `started` marker exists before the command's first instruction; the record is written after its last.
+//! - The supervisor holds an exclusive lock on `lock` in the record folder for its whole life: a free lock, a
+//!   `started` marker and no record mean that what happened is unknown.
+//! - When the driver dies, by `kill -9` too, its tree dies at once.
+//! - A receipt claims only what [`Probe::run`] performed and saw on this host.
+//!
+//! Linux only. Where to start reading: `sandbox.rs` (the driver's side), then `init/supervise.rs`, then
+//! `init/contain.rs` (what the command's process does to itself) and `init/mounts.rs` (what it sees).
+
+mod bytes;
+mod command;
+mod entry;
+mod init;
+mod landlock;
+mod plan;
+mod probe;
+mod profile;
+mod record;
+mod sandbox;
+mod seccomp;
+mod sys;
+mod toolchain;
+mod view;
+mod wire;
+
+pub use command::{Cancel, Command};
+pub use probe::{Fact, Probe};
+pub use profile::{Limits, Profile, ProfileError, WorkspaceAccess};
+pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, recover};
+pub use sandbox::{RungChoice, RunError, Sandbox, Unavailable};
+pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
+pub use view::HOME;

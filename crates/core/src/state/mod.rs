@@ -1,0 +1,270 @@
+//! The run as a state machine: [`RunState::apply`] folds events, [`RunState::next`] says what to do.
+//!
+//! No I/O, no clock, no randomness: the same events give the same state on any machine (I3). `apply` refuses what
+//! could not have happened, so folding a journal is also the check that a verifier makes: each transition is legal,
+//! each policy decision is the one that the policy gives.
+
+mod apply;
+mod next;
+mod violation;
+
+use std::collections::BTreeMap;
+
+pub use next::Next;
+pub use violation::Violation;
+
+use crate::act::{Change, CommandFact, Intent, Recovery, Touch};
+use crate::budget::Ledger;
+use crate::containment::Rung;
+use crate::digest::Digest;
+use crate::event::{
+    CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCreated, RunFinished, Submitted, Verdict,
+};
+use crate::id::{ActId, RunId, StepId};
+use crate::path::RelPath;
+use crate::policy::Decision;
+use crate::transcript::Stop;
+
+/// How often the gate is run again when it could not judge, before the run ends without it.
+pub const GATE_RETRIES: u32 = 3;
+/// How often in a row the same failing call, or an answer that holds nothing, is put up with.
+pub const STALL_LIMIT: u32 = 5;
+
+/// An act that has no end yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenAct {
+    /// The call it answers; `None` for the gate.
+    pub call: Option<CallRef>,
+    /// Tool.
+    pub tool: String,
+    /// Arguments (blob).
+    pub args: Digest,
+    /// What it touches.
+    pub touches: Vec<Touch>,
+    /// How it recovers.
+    pub recovery: Recovery,
+    /// Policy's decision.
+    pub decision: Decision,
+    /// The person's word, where policy asks.
+    pub verdict: Option<Verdict>,
+    /// What it set out to do, once it started.
+    pub started: Option<Intent>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallState {
+    Pending,
+    Open,
+    Settled,
+}
+
+/// The step under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Step {
+    id: StepId,
+    calls: Vec<CallState>,
+    text: bool,
+    stop: Stop,
+    /// The runtime has answered for an answer without calls (by a note or a submission).
+    followed_up: bool,
+}
+
+/// The gate's command, run and not yet judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct GateRun {
+    act: ActId,
+    command: Option<CommandFact>,
+    changed: bool,
+    refused: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct GateState {
+    run: Option<GateRun>,
+    last: Option<GateJudged>,
+    /// Verdict on the submission under way.
+    verdict: Option<GateVerdict>,
+    rejections: u32,
+    errors: u32,
+    refused: bool,
+    /// The workspace changed after the last gate that passed.
+    debt: bool,
+}
+
+/// Counts that reports show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Acts decided on.
+    pub acts: u32,
+    /// Acts that policy or a person refused.
+    pub refused: u32,
+    /// Calls that were not acts.
+    pub invalid_calls: u32,
+    /// Requests to the model that failed.
+    pub failed_requests: u32,
+    /// Drivers that took the run.
+    pub drivers: u32,
+}
+
+/// What the events so far amount to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunState {
+    stream: RunId,
+    next_seq: u64,
+    first_at_ms: u64,
+    last_at_ms: u64,
+    created: Option<Box<RunCreated>>,
+    rung: Rung,
+    generation: u64,
+    attached: bool,
+    pause: Option<DriverDetached>,
+    ledger: Ledger,
+    step: Option<Step>,
+    open: BTreeMap<ActId, OpenAct>,
+    net: BTreeMap<RelPath, Change>,
+    seen: BTreeMap<RelPath, Digest>,
+    submit_call: bool,
+    submitted: Option<Submitted>,
+    gate: GateState,
+    last_failure: Option<(String, Digest)>,
+    repeats: u32,
+    steered: u32,
+    empties: u32,
+    finished: Option<RunFinished>,
+    counts: Counts,
+}
+
+impl RunState {
+    /// The state of a run with no events.
+    pub fn new(stream: RunId) -> Self {
+        Self {
+            stream,
+            next_seq: 0,
+            first_at_ms: 0,
+            last_at_ms: 0,
+            created: None,
+            rung: Rung::R0,
+            generation: 0,
+            attached: false,
+            pause: None,
+            ledger: Ledger::new(crate::budget::Budget::default(), None),
+            step: None,
+            open: BTreeMap::new(),
+            net: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            submit_call: false,
+            submitted: None,
+            gate: GateState::default(),
+            last_failure: None,
+            repeats: 0,
+            steered: 0,
+            empties: 0,
+            finished: None,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Folds a whole journal.
+    pub fn fold<'a>(stream: RunId, events: impl IntoIterator<Item = &'a Event>) -> Result<Self, Violation> {
+        let mut state = Self::new(stream);
+        for event in events {
+            state.apply(event)?;
+        }
+        Ok(state)
+    }
+
+    /// The run's name.
+    pub fn stream(&self) -> &RunId {
+        &self.stream
+    }
+
+    /// Place of the next event.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Milliseconds since the Unix epoch of the first and the newest event.
+    pub fn span_ms(&self) -> (u64, u64) {
+        (self.first_at_ms, self.last_at_ms)
+    }
+
+    /// The contract, once the run exists.
+    pub fn created(&self) -> Option<&RunCreated> {
+        self.created.as_deref()
+    }
+
+    /// What contains commands under the driver that has the run.
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    /// Lease generation of the last driver.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Why the last driver left, if it left and none has come since.
+    pub fn pause(&self) -> Option<&DriverDetached> {
+        self.pause.as_ref()
+    }
+
+    /// The ledger.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Acts without an end.
+    pub fn open_acts(&self) -> &BTreeMap<ActId, OpenAct> {
+        &self.open
+    }
+
+    /// The id of the next act.
+    pub fn next_act(&self) -> ActId {
+        ActId(self.counts.acts)
+    }
+
+    /// All that differs from the start: first before and last after of each changed path.
+    pub fn net_changes(&self) -> &BTreeMap<RelPath, Change> {
+        &self.net
+    }
+
+    /// Salted digest of the content that the model last saw of a file.
+    pub fn seen(&self, path: &RelPath) -> Option<&Digest> {
+        self.seen.get(path)
+    }
+
+    /// The submission under way.
+    pub fn submitted(&self) -> Option<&Submitted> {
+        self.submitted.as_ref()
+    }
+
+    /// The newest judgement of the gate.
+    pub fn last_gate(&self) -> Option<&GateJudged> {
+        self.gate.last.as_ref()
+    }
+
+    /// Whether the gate passed and nothing has changed since.
+    pub fn gate_holds(&self) -> bool {
+        !self.gate.debt
+            && self
+                .gate
+                .last
+                .as_ref()
+                .is_some_and(|judged| judged.verdict == GateVerdict::Passed)
+    }
+
+    /// How the run ended, if it did.
+    pub fn outcome(&self) -> Option<&RunFinished> {
+        self.finished.as_ref()
+    }
+
+    /// Counts for reports.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+/// The id under which a step's answer is asked for: the same after a crash as before it.
+pub fn invocation_id(stream: &RunId, step: StepId) -> String {
+    format!("{stream}.{step}")
+}

@@ -1,0 +1,357 @@
+//! A provider over HTTP: a wire, an address and a key.
+
+use bytes::Bytes;
+use provost_core::transcript::Message;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use tokio::time::Instant;
+
+use crate::http::{HttpClient, Limits, Reply};
+use crate::sse::{EVENT_LIMIT, SseEvent, SseParser};
+use crate::wire::{Decode, Encode, EncodeOptions, Progress, WireKind};
+use crate::{
+    Answer, Auth, BaseUrl, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Secret, Sink,
+};
+
+/// Silence allowed once an answer is complete, while usage may still come.
+const AFTERMATH: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Why a provider could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// The key cannot stand in a header. It is not repeated here.
+    #[error("the key holds characters that an HTTP header cannot carry, or is empty")]
+    Key,
+    /// A header cannot be sent.
+    #[error("the header `{0}` cannot be sent: bad name or value, or one that the wire sets itself")]
+    Header(String),
+    /// `extra` names a member that the wire owns.
+    #[error("the request member `{0}` belongs to the wire and cannot be set")]
+    Reserved(String),
+}
+
+/// Builds a [`Remote`].
+#[derive(Debug, Clone)]
+pub struct RemoteBuilder {
+    name: String,
+    kind: WireKind,
+    base: BaseUrl,
+    auth: Auth,
+    http: HttpClient,
+    options: EncodeOptions,
+    headers: Vec<(String, String)>,
+}
+
+impl RemoteBuilder {
+    /// With this credential (the default is none).
+    #[must_use]
+    pub fn auth(mut self, auth: Auth) -> Self {
+        self.auth = auth;
+        self
+    }
+
+    /// The name for journals (the default is the host).
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Shares a client and its connections.
+    #[must_use]
+    pub fn http(mut self, http: HttpClient) -> Self {
+        self.http = http;
+        self
+    }
+
+    /// A further top-level member of every request, such as `temperature` or `thinking`.
+    #[must_use]
+    pub fn extra(mut self, key: impl Into<String>, value: serde_json::Value) -> Self {
+        self.options.extra.insert(key.into(), value);
+        self
+    }
+
+    /// A further header, such as `anthropic-beta`. Not for credentials: it is not scrubbed from messages.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Chat only: name the output limit `max_completion_tokens` (the default where the host is OpenAI's).
+    #[must_use]
+    pub fn max_completion_tokens(mut self, yes: bool) -> Self {
+        self.options.max_completion_tokens = yes;
+        self
+    }
+
+    /// Chat only: send `reasoning_content` back, as some vendors demand and others refuse (default: no).
+    #[must_use]
+    pub fn echo_reasoning(mut self, yes: bool) -> Self {
+        self.options.echo_reasoning = yes;
+        self
+    }
+
+    /// Checks all of it.
+    pub fn build(self) -> Result<Remote, RemoteError> {
+        if let Some(key) = self.options.extra.keys().find(|key| self.kind.reserved().contains(&key.as_str())) {
+            return Err(RemoteError::Reserved(key.clone()));
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.headers {
+            let bad = || RemoteError::Header(name.clone());
+            let key = HeaderName::try_from(&name).map_err(|_| bad())?;
+            if key == AUTHORIZATION || key == "x-api-key" || key == CONTENT_TYPE || key == IDEMPOTENCY {
+                return Err(bad());
+            }
+            headers.insert(key, HeaderValue::try_from(value).map_err(|_| bad())?);
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        if self.kind == WireKind::AnthropicMessages {
+            headers.entry("anthropic-version").or_insert(HeaderValue::from_static("2023-06-01"));
+        }
+        match &self.auth {
+            Auth::None => {}
+            Auth::Bearer(secret) => {
+                headers.insert(AUTHORIZATION, sensitive(secret, &format!("Bearer {}", secret.expose()))?);
+            }
+            Auth::XApiKey(secret) => {
+                headers.insert("x-api-key", sensitive(secret, secret.expose())?);
+            }
+        }
+        let path = match self.kind {
+            WireKind::OpenAiChat => "/chat/completions",
+            // People give this vendor's base with and without the version.
+            WireKind::AnthropicMessages if self.base.path().ends_with("/v1") => "/messages",
+            WireKind::AnthropicMessages => "/v1/messages",
+        };
+        Ok(Remote {
+            name: self.name,
+            kind: self.kind,
+            url: self.base.join(path),
+            base: self.base,
+            secret: self.auth.secret().cloned(),
+            headers,
+            http: self.http,
+            options: self.options,
+        })
+    }
+}
+
+static IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
+
+fn sensitive(secret: &Secret, value: &str) -> Result<HeaderValue, RemoteError> {
+    let mut value = HeaderValue::try_from(value).map_err(|_| RemoteError::Key)?;
+    // A lone `Bearer ` reads as a broken client, not as a missing key.
+    if secret.expose().is_empty() {
+        return Err(RemoteError::Key);
+    }
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// A model behind HTTP.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    name: String,
+    kind: WireKind,
+    base: BaseUrl,
+    url: reqwest::Url,
+    secret: Option<Secret>,
+    headers: HeaderMap,
+    http: HttpClient,
+    options: EncodeOptions,
+}
+
+impl Remote {
+    /// Begins a provider that speaks `kind` to `base` and asks for `model`.
+    pub fn builder(kind: WireKind, base: BaseUrl, model: impl Into<String>) -> RemoteBuilder {
+        RemoteBuilder {
+            name: base.host().to_owned(),
+            kind,
+            auth: Auth::None,
+            http: HttpClient::new(),
+            options: EncodeOptions {
+                model: model.into(),
+                max_completion_tokens: base.host() == "api.openai.com",
+                ..EncodeOptions::default()
+            },
+            headers: Vec::new(),
+            base,
+        }
+    }
+
+    /// The wire it speaks.
+    pub fn wire(&self) -> WireKind {
+        self.kind
+    }
+}
+
+impl Provider for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn model(&self) -> &str {
+        &self.options.model
+    }
+
+    fn endpoint(&self) -> &str {
+        self.base.origin()
+    }
+
+    fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {
+        Box::new(RemoteDialogue { encoder: self.kind.encoder(&self.options, &prelude), remote: self.clone(), turn: 0 })
+    }
+}
+
+struct RemoteDialogue {
+    remote: Remote,
+    encoder: Box<dyn Encode>,
+    /// Assistant messages pushed so far.
+    turn: u64,
+}
+
+impl Dialogue for RemoteDialogue {
+    fn push(&mut self, message: &Message) {
+        if matches!(message, Message::Assistant(_)) {
+            self.turn += 1;
+        }
+        self.encoder.push(message);
+    }
+
+    fn prompt_bytes(&self) -> usize {
+        // The tail is short and its length hardly varies.
+        self.encoder.prefix().len() + 64
+    }
+
+    fn ask<'a>(
+        &'a mut self,
+        invocation: &'a Invocation,
+        sink: &'a mut dyn Sink,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async move {
+            self.attempt(invocation, sink).await.map_err(|mut failure| {
+                if let Some(secret) = &self.remote.secret {
+                    failure.message = secret.scrub(&failure.message);
+                }
+                failure
+            })
+        })
+    }
+}
+
+impl RemoteDialogue {
+    fn body(&self, max_output: u64) -> Bytes {
+        let prefix = self.encoder.prefix();
+        let mut body = Vec::with_capacity(prefix.len() + 128);
+        body.extend_from_slice(prefix);
+        self.encoder.tail(max_output, &mut body);
+        body.into()
+    }
+
+    async fn attempt(&self, invocation: &Invocation, sink: &mut dyn Sink) -> Result<Answer, Failure> {
+        let start = Instant::now();
+        let remote = &self.remote;
+        let mut headers = remote.headers.clone();
+        let id = HeaderValue::try_from(&invocation.id)
+            .map_err(|_| Failure::new(FailureClass::Setup, "the invocation's id cannot stand in a header"))?;
+        headers.insert(IDEMPOTENCY.clone(), id);
+        let limits = Limits::new(start, invocation.timeout, invocation.idle);
+        let body = self.body(invocation.max_output);
+        let mut reply = remote.http.post(remote.url.clone(), headers, body, limits).await.map_err(|f| self.scrubbed(f))?;
+
+        let mut reader = Reader {
+            decoder: remote.kind.decoder(self.turn),
+            secret: remote.secret.as_ref(),
+            start,
+            ttft_ms: None,
+            progress: Progress::Open,
+        };
+        let read = if reply.is_json() {
+            reader.whole(&mut reply, sink).await
+        } else {
+            reader.stream(&mut reply, sink).await
+        };
+        let decoded = read.and_then(|()| reader.decoder.finish()).map_err(|failure| reply.counted(failure))?;
+        Ok(Answer {
+            assistant: decoded.assistant,
+            stop: decoded.stop,
+            usage: decoded.usage,
+            raw_usage: decoded.raw_usage,
+            latency_ms: millis(start),
+            ttft_ms: reader.ttft_ms,
+            model: decoded.model.unwrap_or_else(|| remote.options.model.clone()),
+        })
+    }
+
+    fn scrubbed(&self, mut failure: Failure) -> Failure {
+        if let Some(secret) = &self.remote.secret {
+            failure.message = secret.scrub(&failure.message);
+        }
+        failure
+    }
+}
+
+fn millis(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Moves a response into a decoder.
+struct Reader<'a> {
+    decoder: Box<dyn Decode>,
+    secret: Option<&'a Secret>,
+    start: Instant,
+    ttft_ms: Option<u64>,
+    progress: Progress,
+}
+
+impl Reader<'_> {
+    async fn stream(&mut self, reply: &mut Reply, sink: &mut dyn Sink) -> Result<(), Failure> {
+        let mut parser = SseParser::default();
+        let mut events = Vec::new();
+        while self.progress != Progress::Done {
+            let complete = self.progress == Progress::Complete;
+            let bytes = match reply.chunk(complete.then_some(AFTERMATH)).await {
+                Ok(Some(bytes)) => bytes,
+                // A complete answer stands, however its connection ends; an open one fails in `finish`.
+                Ok(None) => break,
+                Err(_) if complete => break,
+                Err(failure) => return Err(failure),
+            };
+            let fed = parser.feed(&bytes, &mut events);
+            for event in events.drain(..) {
+                if self.progress != Progress::Done {
+                    self.event(event, sink)?;
+                }
+            }
+            fed.map_err(|e| Failure::new(FailureClass::Malformed, e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// A server that does not stream answers with one JSON text: the decoders take it as one event.
+    async fn whole(&mut self, reply: &mut Reply, sink: &mut dyn Sink) -> Result<(), Failure> {
+        let mut body = Vec::new();
+        while let Some(bytes) = reply.chunk(None).await? {
+            if body.len() + bytes.len() > EVENT_LIMIT {
+                let message = format!("the answer is larger than {EVENT_LIMIT} bytes");
+                return Err(Failure::new(FailureClass::Malformed, message));
+            }
+            body.extend_from_slice(&bytes);
+        }
+        self.event(SseEvent { event: String::new(), data: String::from_utf8_lossy(&body).into_owned() }, sink)
+    }
+
+    fn event(&mut self, mut event: SseEvent, sink: &mut dyn Sink) -> Result<(), Failure> {
+        // A server that echoes the key must not get it into a transcript or a message.
+        if let Some(secret) = self.secret.filter(|secret| event.data.contains(secret.expose())) {
+            event.data = secret.scrub(&event.data);
+        }
+        self.progress = self.decoder.feed(event, sink)?;
+        if self.ttft_ms.is_none() && self.decoder.begun() {
+            self.ttft_ms = Some(millis(self.start));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! Small pieces of JSON that the encoders share.
+
+use serde::Serialize;
+use serde::de::IgnoredAny;
+
+/// Appends `value` as JSON.
+pub(super) fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    // Strings, numbers and `Value`s cannot fail, and a `Vec` takes all bytes.
+    if serde_json::to_writer(&mut *out, value).is_err() {
+        debug_assert!(false, "only plain JSON values are encoded");
+    }
+}
+
+/// Whether `text` is one complete JSON value.
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
+}
+
+/// Whether `text` is one complete JSON object.
+fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && is_json(text)
+}
+
+/// The arguments of an old call as an object that any server accepts: the model's own text where it is an
+/// object, `{}` where it is blank, and else the text wrapped, so that one bad call does not make every later
+/// request of the dialogue invalid.
+pub(super) fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
+    if arguments.trim().is_empty() {
+        "{}".into()
+    } else if is_object(arguments) {
+        arguments.into()
+    } else {
+        let mut out = b"{\"malformed_arguments\":".to_vec();
+        put(&mut out, arguments);
+        out.push(b'}');
+        String::from_utf8_lossy(&out).into_owned().into()
+    }
+}

@@ -1,0 +1,150 @@
+//! The wires: how a dialogue becomes a request body, and how a stream of events becomes an answer.
+//!
+//! No socket is in here. An encoder appends bytes; a decoder is pushed events; the same decoder reads a
+//! live stream and a recorded one.
+
+mod anthropic_decode;
+mod anthropic_encode;
+mod chat_decode;
+mod chat_encode;
+mod ids;
+mod json;
+
+use provost_core::transcript::{Assistant, Message, Stop, Usage};
+
+use crate::sse::SseEvent;
+use crate::{Failure, FailureClass, Prelude, Sink};
+
+/// Most bytes of text, reasoning and arguments that one answer may hold.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// Which protocol is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WireKind {
+    /// `POST {base}/chat/completions`, as OpenAI and most local servers speak it.
+    OpenAiChat,
+    /// `POST {base}/v1/messages`, as Anthropic speaks it.
+    AnthropicMessages,
+}
+
+/// What an encoder must know besides the prelude.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct EncodeOptions {
+    /// Name of the model, as the vendor knows it.
+    pub model: String,
+    /// Chat only: name the output limit `max_completion_tokens`, as OpenAI's own newer models demand.
+    pub max_completion_tokens: bool,
+    /// Chat only: send `reasoning_content` back with the assistant messages it came with.
+    pub echo_reasoning: bool,
+    /// Further top-level members of the request (`temperature`, `thinking`, …).
+    pub extra: serde_json::Map<String, serde_json::Value>,
+}
+
+impl WireKind {
+    /// A stable word for journals and configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai_chat",
+            Self::AnthropicMessages => "anthropic_messages",
+        }
+    }
+
+    /// Members of the request that belong to the wire: `extra` may not name them.
+    pub fn reserved(self) -> &'static [&'static str] {
+        &["model", "messages", "tools", "system", "stream", "stream_options", "max_tokens", "max_completion_tokens"]
+    }
+
+    /// An encoder with the prelude already encoded.
+    pub fn encoder(self, options: &EncodeOptions, prelude: &Prelude) -> Box<dyn Encode> {
+        match self {
+            Self::OpenAiChat => Box::new(chat_encode::Encoder::new(options, prelude)),
+            Self::AnthropicMessages => Box::new(anthropic_encode::Encoder::new(options, prelude)),
+        }
+    }
+
+    /// A decoder for one answer. `turn` makes ids that the vendor left out unique within the dialogue.
+    pub fn decoder(self, turn: u64) -> Box<dyn Decode> {
+        match self {
+            Self::OpenAiChat => Box::new(chat_decode::Decoder::new(turn)),
+            Self::AnthropicMessages => Box::new(anthropic_decode::Decoder::new(turn)),
+        }
+    }
+}
+
+/// Encodes a dialogue, appending only.
+pub trait Encode: Send {
+    /// Appends one message.
+    fn push(&mut self, message: &Message);
+    /// The bytes so far. Each later prefix begins with each earlier one.
+    fn prefix(&self) -> &[u8];
+    /// Writes what follows the prefix to make a whole request with this output limit (0: the default).
+    fn tail(&self, max_output: u64, out: &mut Vec<u8>);
+}
+
+/// Where a decoder stands after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The answer is unfinished: the stream's end now would be a failure.
+    Open,
+    /// The answer is complete; usage may still come.
+    Complete,
+    /// Nothing more will come.
+    Done,
+}
+
+/// Decodes one answer from events.
+pub trait Decode: Send {
+    /// Takes one event. After an error the decoder is spent.
+    fn feed(&mut self, event: SseEvent, sink: &mut dyn Sink) -> Result<Progress, Failure>;
+    /// Ends the answer; a failure if it is unfinished.
+    fn finish(self: Box<Self>) -> Result<Decoded, Failure>;
+    /// Whether any text, reasoning or call has begun.
+    fn begun(&self) -> bool;
+}
+
+/// What a decoder made of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded {
+    /// The answer.
+    pub assistant: Assistant,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Tokens, if the vendor said.
+    pub usage: Option<Usage>,
+    /// The vendor's usage object(s) as JSON text.
+    pub raw_usage: Option<String>,
+    /// The model that the vendor named.
+    pub model: Option<String>,
+}
+
+fn malformed(what: &str, error: &serde_json::Error) -> Failure {
+    Failure::new(FailureClass::Malformed, format!("{what} is not understood: {error}"))
+}
+
+fn cut_off() -> Failure {
+    Failure::new(FailureClass::Transport, "the stream ended before the answer was complete")
+}
+
+fn too_large() -> Failure {
+    Failure::new(FailureClass::Malformed, format!("the answer is larger than {ANSWER_LIMIT} bytes"))
+}
+
+/// Checks that hold for every wire once an answer is complete.
+fn settle(mut assistant: Assistant, stop: Stop) -> Result<(Assistant, Stop), Failure> {
+    if stop == Stop::Length {
+        // The last call may have been cut in the middle; a part must not pass for a call.
+        assistant.calls.retain(|call| json::is_json(&call.arguments));
+    }
+    if assistant.calls.iter().any(|call| call.name.is_empty()) {
+        return Err(Failure::new(FailureClass::Malformed, "the answer holds a call without a tool name"));
+    }
+    match stop {
+        Stop::ToolCalls if assistant.calls.is_empty() => Err(Failure::new(
+            FailureClass::Malformed,
+            "the answer says that it calls tools but holds no call",
+        )),
+        // Many servers say `stop` also when they call.
+        Stop::End if !assistant.calls.is_empty() => Ok((assistant, Stop::ToolCalls)),
+        stop => Ok((assistant, stop)),
+    }
+}

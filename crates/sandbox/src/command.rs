@@ -1,0 +1,62 @@
+//! One command to run, and the handle that cancels it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A command for [`crate::Sandbox::run`].
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// Program and arguments, byte for byte. A program without a slash is looked up along `PATH` of `env`, inside
+    /// the sandbox.
+    pub argv: Vec<OsString>,
+    /// Working directory; the workspace or below it.
+    pub cwd: PathBuf,
+    /// The environment, exactly: nothing is inherited. Below R3 there is no private `/tmp`, so R2 sets `TMPDIR` to a
+    /// fresh folder, and `HOME` to a folder in it when it is [`crate::HOME`].
+    pub env: BTreeMap<OsString, OsString>,
+    /// Wall-clock limit from the moment the command is let go.
+    pub wall: Duration,
+    /// How many bytes of the start of the output are kept.
+    pub keep_head: usize,
+    /// How many bytes of the end of the output are kept.
+    pub keep_tail: usize,
+    /// An existing, empty folder for this command's record, outside of everything that the command can see.
+    pub record_dir: PathBuf,
+}
+
+/// Cancels a running command, from any thread. Clones are the same handle.
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    event: Arc<OwnedFd>,
+}
+
+impl Cancel {
+    /// A handle that has not been used.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel gives no event descriptor (`EMFILE`, `ENFILE`, `ENOMEM`).
+    pub fn new() -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { event: Arc::new(event) })
+    }
+
+    /// Kills the command's tree. It stays cancelled: a later run with the same handle ends at once.
+    pub fn cancel(&self) {
+        // The only failure is a full counter, and then it is signalled already.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
+}
+
+impl AsFd for Cancel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -1,0 +1,168 @@
+//! What a command may see and change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Whether commands may change the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkspaceAccess {
+    /// Commands see it and cannot change it.
+    ReadOnly,
+    /// Commands may change everything in it that is not protected or hidden.
+    Writable,
+}
+
+/// Caps on what a command's processes may take. `None` leaves the caller's own limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processes and threads of the whole tree. Only R3 can count the tree alone (a user namespace of its own), and
+    /// only for an ordinary user: the kernel exempts uid 0.
+    pub processes: Option<u64>,
+    /// Private memory (`RLIMIT_DATA`) of each process, in bytes.
+    pub data_bytes: Option<u64>,
+    /// Size of each file written, in bytes.
+    pub file_bytes: Option<u64>,
+    /// Open descriptors of each process.
+    pub open_files: Option<u64>,
+    /// Size of the private `/tmp` and, halved, of `/dev/shm`, in bytes of memory. Only R3 has them.
+    pub tmp_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { processes: Some(4096), data_bytes: None, file_bytes: None, open_files: None, tmp_bytes: 1 << 30 }
+    }
+}
+
+/// What commands may see and change. All paths are absolute.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// The folder that commands work in; seen at the same absolute path.
+    pub workspace: PathBuf,
+    /// Whether they may change it.
+    pub workspace_access: WorkspaceAccess,
+    /// Paths inside the workspace that can be neither changed nor moved. Absent ones are skipped.
+    ///
+    /// R3 pins each, and each folder above it, with a mount, so renames and hard links across such a folder's border
+    /// fail with `EXDEV`. R2 can only grant rights on each sibling: then commands cannot create or remove entries in
+    /// any folder that holds a protected path (with `.git`, the top of the workspace). Leave this empty to have that
+    /// the other way round; the receipt then says `protected: absent`.
+    pub protected: Vec<PathBuf>,
+    /// Files or folders inside the workspace that must not be readable, such as `.env`. Absent ones are skipped.
+    pub hidden: Vec<PathBuf>,
+    /// Files and folders outside of the workspace that may be read and executed. Absent ones are skipped.
+    pub readable: Vec<PathBuf>,
+    /// Folders outside of the workspace that may be changed, such as declared caches. Absent ones are skipped.
+    pub writable: Vec<PathBuf>,
+    /// Caps.
+    pub limits: Limits,
+}
+
+/// A profile that cannot be contained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The workspace does not exist or cannot be reached.
+    #[error("the workspace `{}` cannot be used", path.display())]
+    Workspace {
+        /// The workspace as given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The workspace is `/` or holds the system's own folders.
+    #[error("the workspace `{}` holds system folders; choose a project folder", .0.display())]
+    TooWide(PathBuf),
+    /// A path is not absolute.
+    #[error("`{}` is not an absolute path", .0.display())]
+    Relative(PathBuf),
+    /// A protected or hidden path lies outside of the workspace, or is the workspace.
+    #[error("`{}` is not inside the workspace", .0.display())]
+    Outside(PathBuf),
+}
+
+/// Folders that programs need to run at all.
+pub(crate) const SYSTEM: [&str; 9] =
+    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"];
+
+/// Credentials and policy below [`SYSTEM`] that no command gets to read.
+pub(crate) const MASKED: [&str; 18] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/security/opasswd",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/krb5.keytab",
+    "/etc/wireguard",
+    "/etc/openvpn",
+    "/etc/letsencrypt",
+    "/etc/NetworkManager/system-connections",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/netplan",
+];
+
+impl Profile {
+    /// A writable workspace, the system's programs and libraries, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`ProfileError::Workspace`] when the folder is missing, [`ProfileError::TooWide`] when it is `/` or holds
+    /// the system.
+    pub fn for_workspace(path: impl AsRef<Path>) -> Result<Self, ProfileError> {
+        let path = path.as_ref();
+        let profile = Self {
+            workspace: canonical(path)?,
+            workspace_access: WorkspaceAccess::Writable,
+            protected: Vec::new(),
+            hidden: Vec::new(),
+            readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
+            writable: Vec::new(),
+            limits: Limits::default(),
+        };
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// Refuses what no rung could contain.
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        let workspace = canonical(&self.workspace)?;
+        let system = SYSTEM.iter().chain(&["/proc", "/dev", "/sys", "/run"]);
+        if system.into_iter().any(|system| Path::new(system).starts_with(&workspace) || workspace == Path::new("/tmp")) {
+            return Err(ProfileError::TooWide(workspace));
+        }
+        let all = self.protected.iter().chain(&self.hidden).chain(&self.readable).chain(&self.writable);
+        if let Some(path) = all.into_iter().find(|path| !path.is_absolute()) {
+            return Err(ProfileError::Relative(path.clone()));
+        }
+        for path in self.protected.iter().chain(&self.hidden) {
+            let inside = relative_to(path, &self.workspace).or_else(|| relative_to(path, &workspace));
+            if inside.is_none() {
+                return Err(ProfileError::Outside(path.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of `path` below `root`, when it is below and made of plain names only.
+pub(crate) fn relative_to(path: &Path, root: &Path) -> Option<PathBuf> {
+    let relative = path.strip_prefix(root).ok()?;
+    let plain = relative.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    (plain && relative.components().next().is_some()).then(|| relative.to_owned())
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, ProfileError> {
+    let found = path.canonicalize().and_then(|found| {
+        if found.is_dir() { Ok(found) } else { Err(io::Error::from(io::ErrorKind::NotADirectory)) }
+    });
+    found.map_err(|source| ProfileError::Workspace { path: path.to_owned(), source })
+}

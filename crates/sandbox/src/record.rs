@@ -1,0 +1,170 @@
+//! The record folder of one command: `lock`, `started`, and `exit.json` or `not-started.json`.
+//!
+//! The supervisor writes it; the driver, or whoever resumes after the driver's death, reads it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use provost_core::containment::Receipt;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::as_base64;
+
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const STARTED: &str = "started";
+pub(crate) const EXIT: &str = "exit.json";
+pub(crate) const NOT_STARTED: &str = "not-started.json";
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "how", content = "value")]
+pub enum Ended {
+    /// It exited with this status, 0 to 255.
+    Exited(i32),
+    /// It was killed by this signal, which the sandbox did not send on purpose.
+    Signalled(i32),
+    /// It ran into its wall-clock limit and was killed with its tree.
+    TimedOut {
+        /// The limit, in milliseconds.
+        limit_ms: u64,
+    },
+    /// [`crate::Cancel::cancel`] was called, and it was killed with its tree.
+    Cancelled,
+    /// The driver died while it ran, and it was killed with its tree.
+    DriverLost,
+}
+
+/// Standard output and standard error together, in the order in which they arrived.
+///
+/// When `total` is at most `head.len() + tail.len()`, the two in sequence are the whole output; otherwise
+/// `total - head.len() - tail.len()` bytes between them were dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Captured {
+    /// The first bytes, at most [`crate::Command::keep_head`] of them.
+    #[serde(with = "as_base64")]
+    pub head: Vec<u8>,
+    /// The last bytes after `head`, at most [`crate::Command::keep_tail`] of them.
+    #[serde(with = "as_base64")]
+    pub tail: Vec<u8>,
+    /// How many bytes were written in all.
+    pub total: u64,
+    /// SHA-256 of all of them, in lower-case hexadecimal.
+    pub sha256: String,
+}
+
+impl Captured {
+    /// How many bytes between `head` and `tail` were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.total.saturating_sub((self.head.len() + self.tail.len()) as u64)
+    }
+}
+
+/// What a finished command left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    /// How it ended.
+    pub ended: Ended,
+    /// From the moment the command was let go to the moment its tree was gone, in milliseconds.
+    pub duration_ms: u64,
+    /// What it wrote.
+    pub output: Captured,
+    /// What contained it.
+    pub receipt: Receipt,
+    /// Processes of its tree that were still alive when the supervisor gave up killing. Under R0 nothing is killed
+    /// or counted after a normal end.
+    pub survivors: u32,
+    /// The receipt's `protected` could not be enforced for these paths (workspace-relative where possible).
+    #[serde(default)]
+    pub unprotected: Vec<String>,
+}
+
+/// A set-up step that failed; the command has provably not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("the command did not start: {step}: {}{}", io::Error::from_raw_os_error(*errno), self.suffix())]
+pub struct Failure {
+    /// The step, such as `exec`, `chdir`, `user-namespace` or `mount`.
+    pub step: String,
+    /// The error number of the step.
+    pub errno: i32,
+    /// The path or value that the step worked on; may be empty.
+    pub detail: String,
+}
+
+impl Failure {
+    pub(crate) fn new(step: &str, errno: i32, detail: impl Into<String>) -> Self {
+        Self { step: step.to_owned(), errno, detail: detail.into() }
+    }
+
+    fn suffix(&self) -> String {
+        if self.detail.is_empty() { String::new() } else { format!(" (`{}`)", self.detail) }
+    }
+}
+
+/// What a record folder says about its command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Recovered {
+    /// It ended, and this is how.
+    Finished(Box<ExitRecord>),
+    /// It provably never ran: its set-up failed, or the supervisor died before the `started` marker.
+    NotStarted(Failure),
+    /// Its supervisor is still at work; the wait was too short.
+    Running,
+    /// It was let go and its supervisor died without a record: whether it ran to its end cannot be told.
+    Unknown,
+}
+
+/// Reads the record folder of a command whose driver is gone.
+///
+/// Waits at most `wait` for a supervisor that is still alive. Call it only when the driver is known to be dead or
+/// done: before that, a folder in which nothing happened yet reads as [`Recovered::NotStarted`].
+///
+/// # Errors
+///
+/// An I/O error of the folder, or `InvalidData` when a record does not parse.
+pub fn recover(record_dir: &Path, wait: Duration) -> io::Result<Recovered> {
+    let deadline = Instant::now() + wait;
+    // Held until the folder has been read, so that no supervisor starts in between.
+    let _lock = match OpenOptions::new().read(true).open(record_dir.join(LOCK)) {
+        Ok(file) => loop {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break Some(file),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(Recovered::Running),
+                Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(2)),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound && record_dir.is_dir() => None,
+        Err(error) => return Err(error),
+    };
+    read(record_dir)
+}
+
+/// What the folder says now; for a caller that knows the supervisor to be done.
+pub(crate) fn read(record_dir: &Path) -> io::Result<Recovered> {
+    if let Some(record) = parse(&record_dir.join(EXIT))? {
+        return Ok(Recovered::Finished(Box::new(record)));
+    }
+    if let Some(failure) = parse(&record_dir.join(NOT_STARTED))? {
+        return Ok(Recovered::NotStarted(failure));
+    }
+    if record_dir.join(STARTED).try_exists()? {
+        return Ok(Recovered::Unknown);
+    }
+    Ok(Recovered::NotStarted(Failure::new("supervisor", libc::ESRCH, "ended before it let the command go")))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    let mut text = Vec::new();
+    match File::open(path) {
+        Ok(mut file) => file.read_to_end(&mut text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("`{}`: {error}", path.display())))
+}

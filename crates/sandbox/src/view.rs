@@ -1,0 +1,144 @@
+//! The file system of an R3 command, decided by the driver as a list of mounts.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::Bytes;
+use crate::profile::{MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+
+/// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
+pub const HOME: &str = "/tmp/home";
+
+/// The file system of an R3 command.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct View {
+    /// In this order: a mount comes after the one it lies in.
+    pub(crate) steps: Vec<ViewStep>,
+    /// Covered by something empty and unreadable, where they exist.
+    pub(crate) masks: Vec<Bytes>,
+    pub(crate) workspace: Bytes,
+    pub(crate) workspace_writable: bool,
+    /// Relative to the workspace.
+    pub(crate) protected: Vec<Bytes>,
+    /// Relative to the workspace.
+    pub(crate) hidden: Vec<Bytes>,
+    pub(crate) tmp_bytes: u64,
+}
+
+/// One thing to put into the new root.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum ViewStep {
+    /// A symbolic link that the host has too.
+    Link { path: Bytes, target: Bytes },
+    /// A file or folder of the host, at its own path.
+    Bind { path: Bytes, writable: bool, required: bool },
+    /// The private `/tmp`.
+    Tmp,
+}
+
+/// How strongly a path is asked for; the strongest wins when two ask for the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Access {
+    Read,
+    Write,
+    Workspace,
+}
+
+/// Decides the mounts for a checked profile.
+pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
+    let mut links = BTreeMap::new();
+    let mut binds: BTreeMap<PathBuf, Access> = BTreeMap::new();
+    let mut ask = |path: &Path, access: Access, links: &mut BTreeMap<PathBuf, PathBuf>| {
+        if let Some(real) = realise(path, links) {
+            let present = binds.entry(real).or_insert(access);
+            *present = (*present).max(access);
+        }
+    };
+    for path in SYSTEM.iter().map(Path::new).filter(|path| path.exists()) {
+        ask(path, Access::Read, &mut links);
+    }
+    for path in &profile.readable {
+        ask(path, Access::Read, &mut links);
+    }
+    for path in &profile.writable {
+        ask(path, Access::Write, &mut links);
+    }
+    ask(&profile.workspace, Access::Workspace, &mut links);
+    ask(workspace, Access::Workspace, &mut links);
+
+    // What lies in something that is shown already, with the same or more access, needs no mount of its own.
+    let needed = binds.iter().filter(|(path, access)| {
+        let nearest = path.ancestors().skip(1).find_map(|above| binds.get(above));
+        nearest.is_none_or(|above| above < access)
+    });
+    let mut steps: Vec<(usize, ViewStep)> = needed
+        // A path that is in nobody's interest to show whole, whoever asks.
+        .filter(|(path, _)| !["/", "/proc", "/dev", "/sys", "/tmp"].iter().any(|whole| path.as_path() == Path::new(whole)))
+        .map(|(path, access)| {
+            let writable = match access {
+                Access::Read => false,
+                Access::Write => true,
+                Access::Workspace => profile.workspace_access == WorkspaceAccess::Writable,
+            };
+            let required = *access == Access::Workspace;
+            (depth(path), ViewStep::Bind { path: path.as_path().into(), writable, required })
+        })
+        .collect();
+    steps.push((1, ViewStep::Tmp));
+    steps.extend(links.into_iter().map(|(path, target)| {
+        (depth(&path), ViewStep::Link { path: path.into(), target: target.into() })
+    }));
+    // Stable: by depth, so that each mount finds the one it lies in.
+    steps.sort_by_key(|(depth, _)| *depth);
+
+    let inside = |paths: &[PathBuf]| -> Vec<Bytes> {
+        let relative = |path: &PathBuf| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace));
+        paths.iter().filter_map(relative).map(Bytes::from).collect()
+    };
+    View {
+        steps: steps.into_iter().map(|(_, step)| step).collect(),
+        masks: MASKED.iter().map(|path| Bytes::from(Path::new(path))).collect(),
+        workspace: workspace.into(),
+        workspace_writable: profile.workspace_access == WorkspaceAccess::Writable,
+        protected: inside(&profile.protected),
+        hidden: inside(&profile.hidden),
+        tmp_bytes: profile.limits.tmp_bytes,
+    }
+}
+
+fn depth(path: &Path) -> usize {
+    path.components().count() - 1
+}
+
+/// The path without symbolic links, noting each link on the way; `None` when it does not exist.
+fn realise(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBuf> {
+    let mut real = PathBuf::from("/");
+    let mut rest: Vec<_> = path.components().map(|part| part.as_os_str().to_owned()).rev().collect();
+    let mut followed = 0;
+    while let Some(part) = rest.pop() {
+        match Path::new(&part).components().next()? {
+            Component::RootDir => real = PathBuf::from("/"),
+            Component::ParentDir => {
+                real.pop();
+            }
+            Component::Normal(name) => {
+                let next = real.join(name);
+                if next.symlink_metadata().ok()?.is_symlink() {
+                    followed += 1;
+                    if followed > 40 {
+                        return None;
+                    }
+                    let target = std::fs::read_link(&next).ok()?;
+                    rest.extend(target.components().map(|part| part.as_os_str().to_owned()).rev());
+                    links.insert(next, target);
+                } else {
+                    real = next;
+                }
+            }
+            Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    Some(real)
+}

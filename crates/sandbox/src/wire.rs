@@ -1,0 +1,100 @@
+//! Messages between driver and supervisor, over a SEQPACKET socket pair: one message is one packet.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::record::Failure;
+
+/// First packet: supervise a command. Descriptors: plan, order, record folder.
+pub(crate) const SUPERVISE: u8 = b'S';
+/// First packet: perform the probe's checks.
+pub(crate) const PROBE: u8 = b'P';
+/// Driver to supervisor: kill the command.
+pub(crate) const CANCEL: u8 = b'C';
+
+/// From the supervisor to the driver, and from the command's process to the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// Set-up is complete up to `execve`; the command's process waits to be let go.
+    Ready {
+        /// Protected paths that could not be pinned.
+        unprotected: Vec<String>,
+    },
+    /// A step failed; the command has not run.
+    Failed(Failure),
+    /// The command runs.
+    Started,
+    /// The record is complete.
+    Finished,
+    /// The command ran, and its record could not be written.
+    RecordLost {
+        /// Why.
+        errno: i32,
+    },
+    /// One check of the probe.
+    Fact(crate::probe::Fact),
+}
+
+/// A connected pair, closed on exec.
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Sends one packet with descriptors.
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::INVAL);
+    }
+    loop {
+        match rustix::net::sendmsg(&socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Receives one packet; an empty one is the end of the other side.
+pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
+    let mut bytes = vec![0; 16 * 1024];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let length = loop {
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        match rustix::net::recvmsg(&socket, &mut slices, &mut control, flags | RecvFlags::CMSG_CLOEXEC) {
+            Ok(received) => break received.bytes,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    };
+    bytes.truncate(length);
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            descriptors.extend(received);
+        }
+    }
+    Ok((bytes, descriptors))
+}
+
+/// Sends a report. A peer that is gone is not an error: whoever is gone is noticed elsewhere.
+pub(crate) fn report(socket: impl AsFd, report: &Report) -> bool {
+    // Serialising a closed enum of strings and numbers does not fail.
+    serde_json::to_vec(report).is_ok_and(|bytes| send(socket, &bytes, &[]).is_ok())
+}
+
+/// Receives a report; `None` at the end of the other side or when the packet is not one.
+pub(crate) fn next(socket: impl AsFd) -> Option<Report> {
+    let (bytes, _) = receive(socket, RecvFlags::empty()).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
