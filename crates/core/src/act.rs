@@ -27,14 +27,7 @@ pub enum Access {
 
 impl Access {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 6] = [
-        Self::Read,
-        Self::Write,
-        Self::Exec,
-        Self::Net,
-        Self::Call,
-        Self::Spawn,
-    ];
+    pub const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Exec, Self::Net, Self::Call, Self::Spawn];
 
     /// The word used in rules.
     pub fn word(self) -> &'static str {
@@ -131,10 +124,8 @@ pub fn show_argv(argv: &[String]) -> String {
 }
 
 fn show_word(word: &str) -> String {
-    let plain = !word.is_empty()
-        && word
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%*?".contains(&b));
+    let plain =
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%*?".contains(&b));
     if plain {
         return word.to_owned();
     }

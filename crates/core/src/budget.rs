@@ -23,12 +23,7 @@ pub struct Budget {
 impl Default for Budget {
     /// 50 steps and no other bound.
     fn default() -> Self {
-        Self {
-            steps: Some(50),
-            tokens: None,
-            cost_micros: None,
-            time_ms: None,
-        }
+        Self { steps: Some(50), tokens: None, cost_micros: None, time_ms: None }
     }
 }
 
@@ -74,12 +69,7 @@ pub struct Price {
 impl Price {
     /// A price by input and output alone: cached input costs what input costs.
     pub fn flat(input: u64, output: u64) -> Self {
-        Self {
-            input,
-            output,
-            cache_read: input,
-            cache_write: input,
-        }
+        Self { input, output, cache_read: input, cache_write: input }
     }
 
     /// The cost of `usage` in millionths of a US dollar, rounded up.
@@ -167,10 +157,7 @@ impl Ledger {
             }
         }
         if let (Some(limit), Some(price)) = (self.budget.cost_micros, self.price) {
-            let input = Usage {
-                input: input_estimate,
-                ..Usage::default()
-            };
+            let input = Usage { input: input_estimate, ..Usage::default() };
             let left = (limit - self.cost_micros).saturating_sub(price.of(&input));
             let affordable = match price.output {
                 0 => u64::MAX,

@@ -21,11 +21,7 @@ pub struct Gate {
 impl Gate {
     /// A gate with a limit of 15 minutes and three attempts.
     pub fn command(argv: Vec<String>) -> Self {
-        Self {
-            argv,
-            limit_ms: 15 * 60 * 1000,
-            attempts: 3,
-        }
+        Self { argv, limit_ms: 15 * 60 * 1000, attempts: 3 }
     }
 }
 

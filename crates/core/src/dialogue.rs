@@ -44,13 +44,9 @@ impl Dialogue {
                 self.results = vec![None; body.calls as usize];
                 Some(Item::Assistant(body.answer))
             }
-            Body::CallInvalid(body) => self.settle(
-                body.call,
-                ItemResult {
-                    text: body.result,
-                    is_error: true,
-                },
-            ),
+            Body::CallInvalid(body) => {
+                self.settle(body.call, ItemResult { text: body.result, is_error: true })
+            }
             Body::ActDecided(body) => {
                 if let Some(call) = body.call {
                     self.acts.insert(body.act, call);
@@ -59,13 +55,7 @@ impl Dialogue {
             }
             Body::ActFinished(body) => {
                 let call = self.acts.remove(&body.act)?;
-                self.settle(
-                    call,
-                    ItemResult {
-                        text: body.result,
-                        is_error: body.end != ActEnd::Done,
-                    },
-                )
+                self.settle(call, ItemResult { text: body.result, is_error: body.end != ActEnd::Done })
             }
             _ => None,
         }

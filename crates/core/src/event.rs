@@ -468,7 +468,9 @@ pub enum BadEvent {
     #[error("not an event: {0}")]
     Shape(#[source] serde_json::Error),
     /// A version or kind that this program does not know.
-    #[error("event {seq} is of kind `{kind}` version {v}, which this program does not know: it was written by a newer one")]
+    #[error(
+        "event {seq} is of kind `{kind}` version {v}, which this program does not know: it was written by a newer one"
+    )]
     Unknown {
         /// Its place.
         seq: u64,
@@ -527,11 +529,7 @@ impl Event {
     pub fn from_json(json: &[u8]) -> Result<Self, BadEvent> {
         let raw: Raw = serde_json::from_slice(json).map_err(BadEvent::Shape)?;
         if raw.v != 1 || !KINDS.contains(&raw.kind.as_str()) {
-            return Err(BadEvent::Unknown {
-                seq: raw.seq,
-                kind: raw.kind,
-                v: raw.v,
-            });
+            return Err(BadEvent::Unknown { seq: raw.seq, kind: raw.kind, v: raw.v });
         }
         let tagged = serde_json::json!({ "kind": raw.kind, "body": raw.body });
         let body = serde_json::from_value(tagged).map_err(|source| BadEvent::Body {

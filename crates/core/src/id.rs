@@ -38,14 +38,8 @@ impl FromStr for RunId {
     type Err = BadRunId;
     fn from_str(text: &str) -> Result<Self, BadRunId> {
         let fits = (4..=64).contains(&text.len())
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-        if fits {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(BadRunId(text.chars().take(80).collect()))
-        }
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        if fits { Ok(Self(text.to_owned())) } else { Err(BadRunId(text.chars().take(80).collect())) }
     }
 }
 

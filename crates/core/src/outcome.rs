@@ -70,9 +70,7 @@ impl fmt::Display for Outcome {
             Self::Refused => f.write_str("refused by policy"),
             Self::BudgetSpent { bound } => write!(f, "the budget of {bound} is spent"),
             Self::Stopped { why: StopWhy::Stalled } => f.write_str("stopped: no progress"),
-            Self::Stopped {
-                why: StopWhy::Cancelled,
-            } => f.write_str("stopped: cancelled"),
+            Self::Stopped { why: StopWhy::Cancelled } => f.write_str("stopped: cancelled"),
         }
     }
 }

@@ -8,7 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Failure, FailureClass, classify, parse_retry_after};
+use crate::{Failure, FailureClass, Secret, classify, parse_retry_after};
 
 /// Most of an error's body that is read, in bytes.
 const ERROR_BODY: usize = 64 << 10;
@@ -45,6 +45,7 @@ impl HttpClient {
         headers: HeaderMap,
         body: Bytes,
         limits: Limits,
+        secret: Option<&Secret>,
     ) -> Result<Reply, Failure> {
         let client = self.client(url.scheme() == "https")?;
         let send = client.post(url).headers(headers).body(body).send();
@@ -62,7 +63,7 @@ impl HttpClient {
             let message = format!("the server redirects to {to}; redirects are not followed");
             return Err(Failure::new(FailureClass::BadRequest, message).with_status(status.as_u16()));
         }
-        Err(error_reply(response).await)
+        Err(error_reply(response, secret).await)
     }
 }
 
@@ -139,7 +140,7 @@ impl Reply {
 }
 
 /// Reads an error's body, bounded in size and in time: some never end.
-async fn error_reply(mut response: Response) -> Failure {
+async fn error_reply(mut response: Response, secret: Option<&Secret>) -> Failure {
     let status = response.status().as_u16();
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let wait = parse_retry_after(header("retry-after-ms"), header("retry-after"), SystemTime::now());
@@ -152,7 +153,12 @@ async fn error_reply(mut response: Response) -> Failure {
             _ => break,
         }
     }
-    let mut failure = classify::failure(Some(status), &String::from_utf8_lossy(&body));
+    let mut text = String::from_utf8_lossy(&body).into_owned();
+    if let Some(secret) = secret {
+        // Before the message is shortened, which could leave half a key.
+        text = secret.scrub(&text);
+    }
+    let mut failure = classify::failure(Some(status), &text);
     if wait.is_some() {
         failure = failure.with_retry_after(wait);
     }

@@ -259,7 +259,7 @@ impl RemoteDialogue {
         headers.insert(IDEMPOTENCY.clone(), id);
         let limits = Limits::new(start, invocation.timeout, invocation.idle);
         let body = self.body(invocation.max_output);
-        let mut reply = remote.http.post(remote.url.clone(), headers, body, limits).await.map_err(|f| self.scrubbed(f))?;
+        let mut reply = remote.http.post(remote.url.clone(), headers, body, limits, remote.secret.as_ref()).await?;
 
         let mut reader = Reader {
             decoder: remote.kind.decoder(self.turn),
@@ -283,13 +283,6 @@ impl RemoteDialogue {
             ttft_ms: reader.ttft_ms,
             model: decoded.model.unwrap_or_else(|| remote.options.model.clone()),
         })
-    }
-
-    fn scrubbed(&self, mut failure: Failure) -> Failure {
-        if let Some(secret) = &self.remote.secret {
-            failure.message = secret.scrub(&failure.message);
-        }
-        failure
     }
 }
 

@@ -76,6 +76,12 @@ pub(crate) fn close_from(first: u32, on_exec_only: bool) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
 }
 
+/// Closes the descriptors from `first` to `last`.
+pub(crate) fn close_range(first: u32, last: u32) -> Result<(), Errno> {
+    // SAFETY: the callers hold no descriptor in the range that they use afterwards.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0usize) }).map(drop)
+}
+
 /// Duplicates onto a fixed number (0, 1, 2), which then survives exec.
 pub(crate) fn dup_onto(fd: BorrowedFd<'_>, number: i32) -> Result<(), Errno> {
     // SAFETY: replacing a standard descriptor of this process; nothing in it owns that number.

@@ -72,25 +72,21 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
         message: error.to_string().trim_end().to_owned(),
     })?;
     let preset = match &file.preset {
-        Some(name) => name.parse().map_err(|message| PolicyFileError::Preset {
-            source_name: source_name.clone(),
-            message,
-        })?,
+        Some(name) => name
+            .parse()
+            .map_err(|message| PolicyFileError::Preset { source_name: source_name.clone(), message })?,
         None => Preset::Strict,
     };
     let mut layer = Layer::named("policy file");
     layer.source = Some(source_name.clone());
     layer.defaults = file.default;
-    for (effect, rules) in [
-        (Effect::Allow, &file.allow),
-        (Effect::Ask, &file.ask),
-        (Effect::Deny, &file.deny),
-    ] {
+    for (effect, rules) in
+        [(Effect::Allow, &file.allow), (Effect::Ask, &file.ask), (Effect::Deny, &file.deny)]
+    {
         for rule in rules {
-            let pattern = rule.parse().map_err(|rule| PolicyFileError::Rule {
-                source_name: source_name.clone(),
-                rule,
-            })?;
+            let pattern = rule
+                .parse()
+                .map_err(|rule| PolicyFileError::Rule { source_name: source_name.clone(), rule })?;
             layer.rules.push(Rule { effect, pattern });
         }
     }

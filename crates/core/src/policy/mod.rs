@@ -105,20 +105,12 @@ pub struct Layer {
 impl Layer {
     /// An empty layer.
     pub fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            source: None,
-            rules: Vec::new(),
-            defaults: BTreeMap::new(),
-        }
+        Self { name: name.to_owned(), source: None, rules: Vec::new(), defaults: BTreeMap::new() }
     }
 
     /// Adds a rule as it is written on the command line (`exec cargo test*`).
     pub fn rule(mut self, effect: Effect, text: &str) -> Result<Self, BadRule> {
-        self.rules.push(Rule {
-            effect,
-            pattern: text.parse()?,
-        });
+        self.rules.push(Rule { effect, pattern: text.parse()? });
         Ok(self)
     }
 }
@@ -273,11 +265,7 @@ impl Policy {
             .iter()
             .flat_map(|layer| &layer.rules)
             .any(|rule| rule.pattern.access() == Access::Write && rule.effect != Effect::Deny);
-        let default = self
-            .layers
-            .iter()
-            .rev()
-            .find_map(|layer| layer.defaults.get(&Access::Write));
+        let default = self.layers.iter().rev().find_map(|layer| layer.defaults.get(&Access::Write));
         !allows && default == Some(&Default::Deny)
     }
 }

@@ -33,7 +33,9 @@ pub struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadRule {
     /// The first word is not an access.
-    #[error("`{0}` is not a rule: it begins with one of read, write, exec, net, call, spawn, as in `exec cargo test*`")]
+    #[error(
+        "`{0}` is not a rule: it begins with one of read, write, exec, net, call, spawn, as in `exec cargo test*`"
+    )]
     Access(String),
     /// Nothing after the access.
     #[error("`{0}` names nothing: write what it holds for, as in `write src/**` (`*` is everything)")]
@@ -57,10 +59,7 @@ fn glob(text: &str, crosses: Crosses, rule: &str) -> Result<GlobMatcher, BadRule
         .backslash_escape(true)
         .build()
         .map(|glob| glob.compile_matcher())
-        .map_err(|error| BadRule::Glob {
-            rule: rule.to_owned(),
-            reason: error.kind().to_string(),
-        })
+        .map_err(|error| BadRule::Glob { rule: rule.to_owned(), reason: error.kind().to_string() })
 }
 
 /// Whether `*` crosses a `/`.
@@ -97,7 +96,8 @@ impl Pattern {
             }
             Touch::Exec { argv, program } => self.matches_argv(argv, program.as_deref(), effect),
             Touch::Net { host, port } => {
-                self.globs[0].is_match(host) && self.globs.get(1).is_none_or(|glob| glob.is_match(port.to_string()))
+                self.globs[0].is_match(host)
+                    && self.globs.get(1).is_none_or(|glob| glob.is_match(port.to_string()))
             }
             Touch::Call { tool } => self.globs[0].is_match(tool),
             Touch::Spawn { agent } => self.globs[0].is_match(agent),
@@ -109,7 +109,8 @@ impl Pattern {
             return false;
         };
         let words = &self.globs[1..];
-        let enough = rest.len() >= words.len() || (self.open_ended && rest.len() + 1 == words.len() && self.last_is_star());
+        let enough = rest.len() >= words.len()
+            || (self.open_ended && rest.len() + 1 == words.len() && self.last_is_star());
         if !enough {
             return false;
         }
@@ -119,7 +120,8 @@ impl Pattern {
             let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
             self.globs[0].is_match(name)
                 || self.globs[0].is_match(base(name))
-                || program.is_some_and(|path| self.globs[0].is_match(path) || self.globs[0].is_match(base(path)))
+                || program
+                    .is_some_and(|path| self.globs[0].is_match(path) || self.globs[0].is_match(base(path)))
         };
         let words_hit = words.iter().zip(rest).all(|(glob, arg)| glob.is_match(arg));
         let ends = rest.len() <= words.len() || self.open_ended || effect != Effect::Allow;
@@ -151,16 +153,12 @@ impl FromStr for Pattern {
             Access::Exec => {
                 let words = shlex::split(target).ok_or_else(|| BadRule::Quote(text.to_owned()))?;
                 open_ended = words.last().is_some_and(|word| word.ends_with('*'));
-                words
-                    .iter()
-                    .map(|word| glob(word, Crosses::Yes, text))
-                    .collect::<Result<Vec<_>, _>>()?
+                words.iter().map(|word| glob(word, Crosses::Yes, text)).collect::<Result<Vec<_>, _>>()?
             }
             Access::Net => match target.rsplit_once(':') {
-                Some((host, port)) => vec![
-                    glob(&host.to_lowercase(), Crosses::Yes, text)?,
-                    glob(port, Crosses::Yes, text)?,
-                ],
+                Some((host, port)) => {
+                    vec![glob(&host.to_lowercase(), Crosses::Yes, text)?, glob(port, Crosses::Yes, text)?]
+                }
                 None => vec![glob(&target.to_lowercase(), Crosses::Yes, text)?],
             },
             Access::Call | Access::Spawn => vec![glob(target, Crosses::Yes, text)?],
@@ -168,12 +166,7 @@ impl FromStr for Pattern {
         if globs.is_empty() {
             return Err(BadRule::Empty(text.to_owned()));
         }
-        Ok(Self {
-            access,
-            text: format!("{access} {target}"),
-            globs,
-            open_ended,
-        })
+        Ok(Self { access, text: format!("{access} {target}"), globs, open_ended })
     }
 }
 
@@ -184,10 +177,9 @@ fn path_globs(target: &str, rule: &str) -> Result<Vec<GlobMatcher>, BadRule> {
         return Ok(vec![glob("**", Crosses::Yes, rule)?]);
     }
     match target.strip_suffix("/**").or_else(|| target.strip_suffix('/')) {
-        Some(folder) if !folder.is_empty() => Ok(vec![
-            glob(folder, Crosses::No, rule)?,
-            glob(&format!("{folder}/**"), Crosses::No, rule)?,
-        ]),
+        Some(folder) if !folder.is_empty() => {
+            Ok(vec![glob(folder, Crosses::No, rule)?, glob(&format!("{folder}/**"), Crosses::No, rule)?])
+        }
         _ => Ok(vec![glob(target, Crosses::No, rule)?]),
     }
 }

@@ -44,10 +44,9 @@ impl fmt::Display for Preset {
 impl FromStr for Preset {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|preset| preset.name() == text)
-            .ok_or_else(|| format!("`{text}` is not a preset: expected workspace, read-only, strict or full-access"))
+        Self::ALL.into_iter().find(|preset| preset.name() == text).ok_or_else(|| {
+            format!("`{text}` is not a preset: expected workspace, read-only, strict or full-access")
+        })
     }
 }
 
@@ -88,10 +87,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         Preset::FullAccess => (Allow, Allow, Allow, Allow, Allow, Allow),
     };
     let mut layer = Layer::named(&format!("preset {preset}"));
-    layer.defaults = Access::ALL
-        .into_iter()
-        .zip([read, write, exec, net, call, spawn])
-        .collect();
+    layer.defaults = Access::ALL.into_iter().zip([read, write, exec, net, call, spawn]).collect();
     let mut layers = vec![layer];
     if preset != Preset::FullAccess {
         layers.push(fixed("control files", "write", CONTROL_FILES));
@@ -113,10 +109,7 @@ fn fixed(name: &str, access: &str, globs: &[&str]) -> Layer {
     layer.rules = globs
         .iter()
         .filter_map(|glob| format!("{access} {glob}").parse().ok())
-        .map(|pattern| super::Rule {
-            effect: Effect::Deny,
-            pattern,
-        })
+        .map(|pattern| super::Rule { effect: Effect::Deny, pattern })
         .collect();
     // The lists above are constants: a rule that does not parse is a bug, and a test counts them.
     debug_assert_eq!(layer.rules.len(), globs.len());

@@ -7,8 +7,9 @@ use crate::act::{ActEnd, Change, Intent, Touch};
 use crate::budget::Ledger;
 use crate::containment::Rung;
 use crate::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached, Event, GateJudged,
-    GateVerdict, InvalidCall, ModelAnswered, Note, NoteWhy, RunCreated, RunFinished, Submitted, Verdict,
+    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached, Event,
+    GateJudged, GateVerdict, InvalidCall, ModelAnswered, Note, NoteWhy, RunCreated, RunFinished, Submitted,
+    Verdict,
 };
 use crate::id::ActId;
 use crate::outcome::Outcome;
@@ -27,16 +28,10 @@ impl RunState {
     /// the state is then of no further use to a verifier.
     pub fn apply(&mut self, event: &Event) -> Result<(), Violation> {
         if event.seq != self.next_seq {
-            return Err(Violation::Sequence {
-                expected: self.next_seq,
-                found: event.seq,
-            });
+            return Err(Violation::Sequence { expected: self.next_seq, found: event.seq });
         }
         if event.stream != self.stream {
-            return Err(Violation::Stream {
-                seq: event.seq,
-                stream: event.stream.to_string(),
-            });
+            return Err(Violation::Stream { seq: event.seq, stream: event.stream.to_string() });
         }
         if let Body::ActDecided(body) = &event.body {
             self.check_decision(event.seq, body)?;
@@ -125,15 +120,9 @@ impl RunState {
     }
 
     fn driver_attached(&mut self, body: &DriverAttached) -> Checked {
-        must(
-            body.generation > self.generation,
-            "its generation is not newer than the driver's before it",
-        )?;
+        must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
         let at_least = self.created.as_ref().map_or(Rung::R0, |created| created.policy.at_least);
-        must(
-            body.containment.rung >= at_least,
-            "its containment is weaker than the policy takes",
-        )?;
+        must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
         self.generation = body.generation;
         self.rung = body.containment.rung;
         self.attached = true;
@@ -169,10 +158,7 @@ impl RunState {
 
     pub(super) fn step_is_closed(&self) -> bool {
         self.open.is_empty()
-            && self
-                .step
-                .as_ref()
-                .is_none_or(|step| step.calls.iter().all(|call| *call == CallState::Settled))
+            && self.step.as_ref().is_none_or(|step| step.calls.iter().all(|call| *call == CallState::Settled))
     }
 
     fn call_slot(&mut self, call: CallRef) -> Result<&mut CallState, String> {
@@ -185,10 +171,7 @@ impl RunState {
 
     fn call_invalid(&mut self, body: &CallInvalid) -> Checked {
         let cut_off = self.step.as_ref().is_some_and(|step| step.stop == Stop::Length);
-        must(
-            cut_off == (body.why == InvalidCall::CutOff),
-            "a call is cut off exactly when its answer is",
-        )?;
+        must(cut_off == (body.why == InvalidCall::CutOff), "a call is cut off exactly when its answer is")?;
         let slot = self.call_slot(body.call)?;
         must(*slot == CallState::Pending, "the call is answered already")?;
         *slot = CallState::Settled;
@@ -252,10 +235,7 @@ impl RunState {
         let act = open(&mut self.open, body.act)?;
         must(act.may_start(), "neither the policy nor a person allows it")?;
         must(act.started.is_none(), "it started already")?;
-        must(
-            act.covers(&body.intent),
-            "it sets out to do what was not put before the policy",
-        )?;
+        must(act.covers(&body.intent), "it sets out to do what was not put before the policy")?;
         act.started = Some(body.intent.clone());
         Ok(())
     }
@@ -265,19 +245,10 @@ impl RunState {
         let refused = body.end == ActEnd::Refused;
         must(refused == act.is_refused(), "an act ends refused exactly when it was refused")?;
         let started = act.started.is_some();
-        must(
-            started || body.changes.is_empty(),
-            "it changed files without having started",
-        )?;
-        must(
-            started || body.command.is_none(),
-            "it ran a command without having started",
-        )?;
+        must(started || body.changes.is_empty(), "it changed files without having started")?;
+        must(started || body.command.is_none(), "it ran a command without having started")?;
         let needs_start = act.touches.iter().any(|touch| !matches!(touch, Touch::Read { .. }));
-        must(
-            started || !needs_start || body.end != ActEnd::Done,
-            "it has effects and never started",
-        )?;
+        must(started || !needs_start || body.end != ActEnd::Done, "it has effects and never started")?;
         if let Some(Intent::Write { changes }) = &act.started {
             must(
                 body.end != ActEnd::Done || *changes == body.changes,
@@ -326,9 +297,7 @@ impl RunState {
             return Ok(());
         };
         for change in changes {
-            let touch = [Touch::Write {
-                path: change.path.clone(),
-            }];
+            let touch = [Touch::Write { path: change.path.clone() }];
             must(
                 created.policy.decide(&touch, self.rung).effect != Effect::Deny,
                 "it changed a file that the policy protects",
@@ -365,10 +334,7 @@ impl RunState {
         }
         match body.why {
             NoteWhy::GateFailed => {
-                must(
-                    self.submitted.is_some() && self.gate.verdict.is_some(),
-                    "no gate was judged",
-                )?;
+                must(self.submitted.is_some() && self.gate.verdict.is_some(), "no gate was judged")?;
                 self.submitted = None;
                 self.gate.verdict = None;
             }
@@ -394,9 +360,9 @@ impl RunState {
 
     /// The last answer has text, no calls, and was not cut off.
     pub(super) fn final_answer(&self) -> bool {
-        self.step
-            .as_ref()
-            .is_some_and(|step| step.calls.is_empty() && step.text && step.stop == Stop::End && !step.followed_up)
+        self.step.as_ref().is_some_and(|step| {
+            step.calls.is_empty() && step.text && step.stop == Stop::End && !step.followed_up
+        })
     }
 
     fn gate_judged(&mut self, body: &GateJudged) -> Checked {
@@ -428,12 +394,8 @@ impl RunState {
     fn run_finished(&mut self, body: &RunFinished) -> Checked {
         must(self.open.is_empty(), "an act is not over")?;
         let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
-        let passed_here = self.gate_holds()
-            && self
-                .gate
-                .last
-                .as_ref()
-                .is_some_and(|judged| judged.tree == body.tree);
+        let passed_here =
+            self.gate_holds() && self.gate.last.as_ref().is_some_and(|judged| judged.tree == body.tree);
         must(
             body.verified == passed_here,
             "it is verified exactly when the gate passed on the tree it ends with",
@@ -459,10 +421,7 @@ fn merge(net: &mut BTreeMap<RelPath, Change>, change: &Change) -> Checked {
             net.insert(change.path.clone(), change.clone());
         }
         Some(held) => {
-            must(
-                held.after == change.before,
-                "it begins with content that the file did not have",
-            )?;
+            must(held.after == change.before, "it begins with content that the file did not have")?;
             held.after.clone_from(&change.after);
             if held.before == held.after {
                 // Back to where it started. The path stays known only through its base.

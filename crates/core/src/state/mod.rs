@@ -245,12 +245,7 @@ impl RunState {
 
     /// Whether the gate passed and nothing has changed since.
     pub fn gate_holds(&self) -> bool {
-        !self.gate.debt
-            && self
-                .gate
-                .last
-                .as_ref()
-                .is_some_and(|judged| judged.verdict == GateVerdict::Passed)
+        !self.gate.debt && self.gate.last.as_ref().is_some_and(|judged| judged.verdict == GateVerdict::Passed)
     }
 
     /// How the run ended, if it did.

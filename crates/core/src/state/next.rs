@@ -78,9 +78,7 @@ impl RunState {
             return Next::Submit(SubmitVia::FinalAnswer);
         }
         if self.repeats >= STALL_LIMIT || self.empties >= STALL_LIMIT {
-            return Next::Finish(Outcome::Stopped {
-                why: StopWhy::Stalled,
-            });
+            return Next::Finish(Outcome::Stopped { why: StopWhy::Stalled });
         }
         if let Some(why) = self.note_due() {
             return Next::Note(why);
@@ -89,19 +87,13 @@ impl RunState {
             return Next::Finish(Outcome::BudgetSpent { bound });
         }
         let step = StepId(self.ledger.steps);
-        Next::Ask {
-            step,
-            invocation: invocation_id(&self.stream, step),
-        }
+        Next::Ask { step, invocation: invocation_id(&self.stream, step) }
     }
 
     fn pending_call(&self) -> Option<CallRef> {
         let step = self.step.as_ref()?;
         let index = step.calls.iter().position(|call| *call == CallState::Pending)?;
-        Some(CallRef {
-            step: step.id,
-            index: index as u32,
-        })
+        Some(CallRef { step: step.id, index: index as u32 })
     }
 
     fn next_of_submission(&self) -> Next {
@@ -112,7 +104,9 @@ impl RunState {
             None => Next::RunGate,
             Some(GateVerdict::Passed) if self.gate.debt => Next::RunGate,
             Some(GateVerdict::Passed) => Next::Finish(Outcome::Done),
-            Some(GateVerdict::Failed) if self.gate.rejections < gate.attempts => Next::Note(NoteWhy::GateFailed),
+            Some(GateVerdict::Failed) if self.gate.rejections < gate.attempts => {
+                Next::Note(NoteWhy::GateFailed)
+            }
             Some(GateVerdict::Errored) if self.gate.refused => Next::Finish(Outcome::Refused),
             Some(GateVerdict::Errored) if self.gate.errors < GATE_RETRIES => Next::RunGate,
             Some(GateVerdict::Failed | GateVerdict::Errored) => Next::Finish(Outcome::GateFailed),

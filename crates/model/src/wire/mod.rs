@@ -72,7 +72,7 @@ impl WireKind {
 }
 
 /// Encodes a dialogue, appending only.
-pub trait Encode: Send {
+pub trait Encode: Send + Sync {
     /// Appends one message.
     fn push(&mut self, message: &Message);
     /// The bytes so far. Each later prefix begins with each earlier one.

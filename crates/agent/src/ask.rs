@@ -1,0 +1,136 @@
+//! Asking the model: reserve, ask, try again, record.
+
+use std::time::Duration;
+
+use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
+use provost_core::id::StepId;
+use provost_core::outcome::{Outcome, Pause};
+use provost_core::transcript::Usage;
+use provost_model::{Answer, Call, Failure, Invocation, Sink};
+
+use crate::driver::Driver;
+use crate::error::RunError;
+use crate::observe::Observer;
+
+struct Relay<'a>(&'a dyn Observer);
+
+impl Sink for Relay<'_> {
+    fn text(&mut self, delta: &str) {
+        self.0.text(delta);
+    }
+    fn call(&mut self, _: &Call) {}
+}
+
+/// Bytes of prompt that are taken for one token when a call is reserved or charged by estimate. English and code run
+/// at 3.5 to 4.5; the low figure makes the estimate err on the side of the budget.
+const BYTES_PER_TOKEN: u64 = 3;
+
+/// Longest a single answer may take, and longest silence on its stream.
+const ANSWER_LIMIT: Duration = Duration::from_mins(15);
+const SILENCE_LIMIT: Duration = Duration::from_mins(3);
+
+impl Driver<'_> {
+    pub(crate) async fn ask(&mut self, step: StepId, invocation: String) -> Result<(), RunError> {
+        self.show_model_what_is_durable().await?;
+        let estimate = self.dialogue.prompt_bytes() as u64 / BYTES_PER_TOKEN;
+        let ledger = self.recorder.state().ledger();
+        let max_output = match ledger.reserve(estimate, self.limits.answer_tokens) {
+            Ok(tokens) => tokens,
+            Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
+        };
+        let left = ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(ledger.time_ms)));
+        let timeout = left.map_or(ANSWER_LIMIT, |left| left.min(ANSWER_LIMIT));
+        let request = Invocation { id: invocation, max_output, timeout, idle: SILENCE_LIMIT.min(timeout) };
+
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let observer = self.runtime.observer.clone();
+            let mut relay = Relay(observer.as_ref());
+            let answer = tokio::select! {
+                answer = self.dialogue.ask(&request, &mut relay) => answer,
+                () = self.interrupt.requested() => return self.detach(Pause::Interrupted, None).await,
+            };
+            match answer {
+                Ok(answer) => return self.answered(step, request.id, answer, estimate),
+                Err(failure) => {
+                    let wait = self.runtime.retry.delay(attempt, &failure, self.runtime.jitter());
+                    self.failed(step, attempt, &failure, wait).await?;
+                    let Some(wait) = wait else {
+                        return self.detach(Pause::Provider, None).await;
+                    };
+                    tokio::select! {
+                        () = tokio::time::sleep(wait) => {}
+                        () = self.interrupt.requested() => return self.detach(Pause::Interrupted, None).await,
+                    }
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, step: StepId, invocation: String, answer: Answer, estimate: u64) -> Result<(), RunError> {
+        let json = serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
+        let estimated = answer.usage.is_none();
+        let usage = answer.usage.unwrap_or_else(|| Usage {
+            input: estimate,
+            output: json.len() as u64 / BYTES_PER_TOKEN,
+            ..Usage::default()
+        });
+        let body = ModelAnswered {
+            step,
+            invocation,
+            answer: self.recorder.content(json),
+            calls: answer.assistant.calls.len() as u32,
+            text: !answer.assistant.text.trim().is_empty(),
+            stop: answer.stop,
+            usage,
+            estimated,
+            model: answer.model,
+            latency_ms: answer.latency_ms,
+            ttft_ms: answer.ttft_ms,
+        };
+        self.recorder.record(Body::ModelAnswered(body))?;
+        self.answer = Some(answer.assistant);
+        Ok(())
+    }
+
+    /// Each attempt is in the journal before the next is made.
+    async fn failed(
+        &mut self,
+        step: StepId,
+        attempt: u32,
+        failure: &Failure,
+        wait: Option<Duration>,
+    ) -> Result<(), RunError> {
+        let message = self.recorder.content(failure.message.as_bytes());
+        self.recorder.record(Body::ModelFailed(ModelFailed {
+            step,
+            attempt,
+            class: failure.class.word().to_owned(),
+            status: failure.status,
+            message,
+            retry_in_ms: wait.map(|wait| wait.as_millis() as u64),
+        }))?;
+        self.recorder.commit().await
+    }
+
+    /// Ends the run.
+    pub(crate) async fn finish(&mut self, outcome: Outcome) -> Result<(), RunError> {
+        let tree = self.tree_now().await?;
+        let state = self.recorder.state();
+        let verified =
+            state.gate_holds() && state.last_gate().is_some_and(|judged| judged.tree == tree);
+        if outcome == Outcome::Done && state.created().is_some_and(|created| created.gate.is_some()) && !verified {
+            // Something changed between the gate and now: the drift is recorded, so the gate is due again.
+            return self.recorder.commit().await;
+        }
+        self.recorder.record(Body::RunFinished(RunFinished { outcome, verified, tree }))?;
+        self.recorder.commit().await
+    }
+
+    /// Leaves the run for later.
+    pub(crate) async fn detach(&mut self, why: Pause, act: Option<provost_core::id::ActId>) -> Result<(), RunError> {
+        self.recorder.record(Body::DriverDetached(DriverDetached { why, act }))?;
+        self.recorder.commit().await
+    }
+}

@@ -1,0 +1,137 @@
+//! The loop: do what the state machine says is next, until it says that nothing is.
+
+use provost_core::contract::Limits;
+use provost_core::digest::TreeDigest;
+use provost_core::event::{Body, DriverDetached, RunFinished, SubmitVia, Submitted};
+use provost_core::outcome::Pause;
+use provost_core::state::Next;
+use provost_core::transcript::{Assistant, Message};
+use provost_model::Dialogue;
+use provost_sandbox::Sandbox;
+
+use crate::error::RunError;
+use crate::files::Files;
+use crate::interrupt::Interrupt;
+use crate::recorder::Recorder;
+use crate::runtime::Runtime;
+
+/// How a driver left a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The run is over.
+    Over(RunFinished),
+    /// The run waits and can be resumed.
+    Paused(DriverDetached),
+}
+
+impl Ending {
+    /// The process exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Over(finished) => finished.outcome.exit_code(),
+            Self::Paused(detached) => detached.why.exit_code(),
+        }
+    }
+
+    /// One word for the last JSON line.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Over(finished) => finished.outcome.word(),
+            Self::Paused(detached) => detached.why.word(),
+        }
+    }
+}
+
+/// One driver at work on one run.
+pub(crate) struct Driver<'a> {
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) recorder: Recorder,
+    pub(crate) dialogue: Box<dyn Dialogue>,
+    pub(crate) files: Files,
+    pub(crate) sandbox: std::sync::Arc<Sandbox>,
+    pub(crate) limits: Limits,
+    pub(crate) interrupt: Interrupt,
+    /// The answer whose calls are being worked on.
+    pub(crate) answer: Option<Assistant>,
+}
+
+impl Driver<'_> {
+    pub(crate) async fn drive(&mut self) -> Result<Ending, RunError> {
+        loop {
+            let next = self.recorder.state().next();
+            if self.interrupt.is_requested() && !matches!(next, Next::Over(_) | Next::Attach) {
+                self.detach(Pause::Interrupted, None).await?;
+                continue;
+            }
+            match next {
+                Next::Over(finished) => return Ok(Ending::Over(finished)),
+                Next::Attach => {
+                    let left = self.recorder.state().pause().cloned();
+                    return left
+                        .map(Ending::Paused)
+                        .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
+                }
+                Next::Ask { step, invocation } => self.ask(step, invocation).await?,
+                Next::Call(call) => self.decide(call).await?,
+                Next::Approve(act) => self.approve(act).await?,
+                Next::Perform(act) => self.perform(act).await?,
+                Next::Refuse(act) => self.refuse(act)?,
+                Next::Recover(act) => self.recover(act).await?,
+                Next::Submit(via) => self.submit(via).await?,
+                Next::RunGate => self.run_gate().await?,
+                Next::JudgeGate(act) => self.judge_gate(act).await?,
+                Next::Note(why) => self.note(why).await?,
+                Next::Finish(outcome) => self.finish(outcome).await?,
+            }
+        }
+    }
+
+    /// Commits, and pushes what thereby became durable into the dialogue with the model (I2).
+    pub(crate) async fn show_model_what_is_durable(&mut self) -> Result<(), RunError> {
+        self.recorder.commit().await?;
+        for message in self.recorder.messages().await? {
+            self.dialogue.push(&message);
+        }
+        Ok(())
+    }
+
+    /// The answer whose calls are worked on: in hand, or read back after a restart.
+    pub(crate) async fn current_answer(&mut self) -> Result<Assistant, RunError> {
+        match &self.answer {
+            Some(answer) => Ok(answer.clone()),
+            None => Err(RunError::Internal("no answer is at hand".to_owned())),
+        }
+    }
+
+    async fn submit(&mut self, via: SubmitVia) -> Result<(), RunError> {
+        let answer = self.current_answer().await?;
+        let summary = match via {
+            SubmitVia::FinalAnswer => answer.text,
+            SubmitVia::Tool => answer
+                .calls
+                .iter()
+                .rev()
+                .find(|call| call.name == "submit")
+                .and_then(|call| serde_json::from_str::<serde_json::Value>(&call.arguments).ok())
+                .and_then(|args| Some(args.get("summary")?.as_str()?.to_owned()))
+                .unwrap_or_default(),
+        };
+        let step = provost_core::id::StepId(self.recorder.state().ledger().steps.saturating_sub(1));
+        let summary = self.recorder.content(summary);
+        self.recorder.record(Body::Submitted(Submitted { step, via, summary }))
+    }
+
+    /// The digest of the workspace as it is now; what changed unnoticed is recorded first.
+    pub(crate) async fn tree_now(&mut self) -> Result<TreeDigest, RunError> {
+        self.note_drift().await?;
+        self.files.tree()
+    }
+}
+
+/// Rebuilds the dialogue of a resumed run, and the answer whose calls may still be open.
+pub(crate) fn last_answer(messages: &[Message]) -> Option<Assistant> {
+    messages.iter().rev().find_map(|message| match message {
+        Message::Assistant(answer) => Some(answer.clone()),
+        _ => None,
+    })
+}

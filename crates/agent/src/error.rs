@@ -1,0 +1,83 @@
+//! Why a run could not be started or driven.
+
+use std::path::PathBuf;
+
+use provost_core::event::BadEvent;
+use provost_core::state::Violation;
+use provost_evidence::canonical::NotCanonical;
+use provost_journal::StoreError;
+use provost_sandbox::{ProfileError, Unavailable};
+
+/// Why a run could not be started or driven. Nothing recorded is lost by any of these.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The containment that the policy asks for is not available on this host.
+    #[error("containment: {0}")]
+    Containment(#[from] Unavailable),
+    /// The workspace cannot be contained.
+    #[error("containment: {0}")]
+    Profile(#[from] ProfileError),
+    /// The workspace cannot be used.
+    #[error("workspace `{}`: {reason}", path.display())]
+    Workspace {
+        /// The folder.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The repository cannot be read.
+    #[error("repository: {0}")]
+    Git(#[from] provost_evidence::git::GitError),
+    /// Something about the contract cannot hold.
+    #[error("contract: {0}")]
+    Contract(String),
+    /// The journal holds what cannot have happened.
+    #[error("the journal of `{run}` is not sound: {violation}")]
+    Unsound {
+        /// The run.
+        run: String,
+        /// What is wrong.
+        violation: Violation,
+    },
+    /// An event in the journal cannot be read.
+    #[error("journal: {0}")]
+    Event(#[from] BadEvent),
+    /// Content that the run needs is no longer in the store.
+    #[error("the journal has dropped content that is needed here: {0}")]
+    Gone(String),
+    /// The spool folder of command records failed.
+    #[error("spool `{}`: {source}", path.display())]
+    Spool {
+        /// Folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A bug.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+impl From<NotCanonical> for RunError {
+    fn from(error: NotCanonical) -> Self {
+        Self::Internal(error.to_string())
+    }
+}
+
+impl RunError {
+    /// The process exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Store(StoreError::Conflict { .. } | StoreError::Fenced { .. }) => 7,
+            Self::Containment(_) => 9,
+            Self::Workspace { .. } | Self::Contract(_) | Self::Git(_) | Self::Profile(_) => 2,
+            Self::Store(StoreError::NoSuchRun { .. }) => 2,
+            Self::Store(_) | Self::Spool { .. } => 70,
+            Self::Unsound { .. } | Self::Event(_) | Self::Gone(_) => 8,
+            Self::Internal(_) => 70,
+        }
+    }
+}

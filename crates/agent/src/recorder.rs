@@ -1,0 +1,214 @@
+//! The one way into the journal: drafts gather here, and nothing leaves the process before they are durable.
+//!
+//! The rule that holds I2: [`Recorder::commit`] runs before every effect and before every request to the model. What
+//! is recorded in between travels in one append, so a step that only reads costs one, a step with effects two.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use provost_core::dialogue::{Dialogue, Item, ItemResult};
+use provost_core::digest::Digest;
+use provost_core::event::{Body, Draft, Event};
+use provost_core::id::AgentId;
+use provost_core::state::RunState;
+use provost_core::transcript::{Assistant, CallResult, Message};
+use provost_evidence::chain::Head;
+use provost_evidence::content::Salt;
+use provost_journal::{Blob, Lease, Store};
+
+use crate::error::RunError;
+use crate::observe::{Observer, Words};
+use crate::runtime::Clock;
+
+/// The journal of one run, as its driver writes it.
+pub(crate) struct Recorder {
+    store: Arc<dyn Store>,
+    observer: Arc<dyn Observer>,
+    clock: Clock,
+    salt: Salt,
+    pub(crate) lease: Lease,
+    head: Head,
+    state: RunState,
+    dialogue: Dialogue,
+    drafts: Vec<Draft>,
+    blobs: Vec<Blob>,
+    /// Content recorded since the last message went out, for building the next.
+    words: HashMap<Digest, Arc<Vec<u8>>>,
+    items: Vec<Item>,
+    last_ms: u64,
+}
+
+impl Words for HashMap<Digest, Arc<Vec<u8>>> {
+    fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
+        HashMap::get(self, digest).map(|bytes| bytes.as_ref().clone())
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        observer: Arc<dyn Observer>,
+        clock: Clock,
+        salt: Salt,
+        lease: Lease,
+    ) -> Self {
+        let state = RunState::new(lease.run.clone());
+        Self {
+            store,
+            observer,
+            clock,
+            salt,
+            lease,
+            head: Head::empty(),
+            state,
+            dialogue: Dialogue::default(),
+            drafts: Vec::new(),
+            blobs: Vec::new(),
+            words: HashMap::new(),
+            items: Vec::new(),
+            last_ms: 0,
+        }
+    }
+
+    /// Folds what the journal already holds.
+    pub(crate) fn replay(&mut self, events: &[Event]) -> Result<(), RunError> {
+        for event in events {
+            self.fold(event)?;
+            self.head = Head { next: event.seq + 1, hash: event.hash };
+            self.last_ms = self.last_ms.max(event.at_ms);
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, event: &Event) -> Result<(), RunError> {
+        self.state.apply(event).map_err(|violation| RunError::Unsound {
+            run: event.stream.to_string(),
+            violation,
+        })?;
+        self.items.extend(self.dialogue.apply(event));
+        Ok(())
+    }
+
+    pub(crate) fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    pub(crate) fn salt(&self) -> &Salt {
+        &self.salt
+    }
+
+    /// The clock, never running backwards within a run.
+    pub(crate) fn now_ms(&mut self) -> u64 {
+        self.last_ms = self.last_ms.max((self.clock)());
+        self.last_ms
+    }
+
+    /// Takes content into the journal with the next commit, and names it.
+    pub(crate) fn content(&mut self, bytes: impl Into<Vec<u8>>) -> Digest {
+        let bytes = bytes.into();
+        let digest = self.salt.digest(&bytes);
+        if self.words.contains_key(&digest) {
+            return digest;
+        }
+        self.words.insert(digest, Arc::new(bytes.clone()));
+        self.blobs.push(Blob::new(&self.salt, bytes));
+        digest
+    }
+
+    /// Records what happened. Durable with the next commit; the state has it at once.
+    pub(crate) fn record(&mut self, body: Body) -> Result<(), RunError> {
+        let at_ms = self.now_ms();
+        let draft = Draft { at_ms, agent: AgentId(0), body };
+        // The state does not look at hashes, so the event can be folded before the journal seals it.
+        let event = Event {
+            v: draft.body.version(),
+            stream: self.lease.run.clone(),
+            seq: self.state.next_seq(),
+            at_ms,
+            agent: draft.agent,
+            body: draft.body.clone(),
+            prev: Digest::ZERO,
+            hash: Digest::ZERO,
+        };
+        self.fold(&event).map_err(|error| match error {
+            RunError::Unsound { violation, .. } => RunError::Internal(violation.to_string()),
+            other => other,
+        })?;
+        self.drafts.push(draft);
+        Ok(())
+    }
+
+    /// Makes all that was recorded durable, in one append.
+    pub(crate) async fn commit(&mut self) -> Result<(), RunError> {
+        if self.drafts.is_empty() {
+            return Ok(());
+        }
+        let drafts = std::mem::take(&mut self.drafts);
+        let blobs = std::mem::take(&mut self.blobs);
+        let appended = self.store.append(&self.lease, &self.head, drafts, blobs).await?;
+        self.head = appended.head;
+        for event in &appended.events {
+            self.observer.event(event, &self.words);
+        }
+        Ok(())
+    }
+
+    /// The messages that became durable since the last call, in order. Commit first.
+    pub(crate) async fn messages(&mut self) -> Result<Vec<Message>, RunError> {
+        debug_assert!(self.drafts.is_empty(), "what is not durable is not shown to the model");
+        let items = std::mem::take(&mut self.items);
+        let mut messages = Vec::with_capacity(items.len());
+        // Call ids come from the answer that the results belong to.
+        let mut calls: Vec<String> = Vec::new();
+        for item in items {
+            match item {
+                Item::User(digest) => messages.push(Message::User { text: self.text(&digest).await? }),
+                Item::Assistant(digest) => {
+                    let answer = self.assistant(&digest).await?;
+                    calls = answer.calls.iter().map(|call| call.id.clone()).collect();
+                    messages.push(Message::Assistant(answer));
+                }
+                Item::Results(results) => messages.push(self.results(&results, &calls).await?),
+            }
+        }
+        self.words.clear();
+        Ok(messages)
+    }
+
+    async fn results(&self, results: &[ItemResult], calls: &[String]) -> Result<Message, RunError> {
+        let mut out = Vec::with_capacity(results.len());
+        for (index, result) in results.iter().enumerate() {
+            let call_id = calls
+                .get(index)
+                .ok_or_else(|| RunError::Internal("results without their answer".to_owned()))?;
+            out.push(CallResult {
+                call_id: call_id.clone(),
+                text: self.text(&result.text).await?,
+                is_error: result.is_error,
+            });
+        }
+        Ok(Message::Results { results: out })
+    }
+
+    /// An answer of the model.
+    pub(crate) async fn assistant(&self, digest: &Digest) -> Result<Assistant, RunError> {
+        let bytes = self.bytes(digest).await?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| RunError::Gone(format!("the answer {} does not parse: {error}", digest.short())))
+    }
+
+    async fn text(&self, digest: &Digest) -> Result<String, RunError> {
+        Ok(String::from_utf8_lossy(&self.bytes(digest).await?).into_owned())
+    }
+
+    /// Content of this run by its digest.
+    pub(crate) async fn bytes(&self, digest: &Digest) -> Result<Vec<u8>, RunError> {
+        if let Some(bytes) = self.words.get(digest) {
+            return Ok(bytes.as_ref().clone());
+        }
+        self.store
+            .blob(&self.lease.run, *digest)
+            .await?
+            .ok_or_else(|| RunError::Gone(format!("content {}", digest.short())))
+    }
+}

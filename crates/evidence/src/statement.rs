@@ -1,0 +1,336 @@
+//! What a runner signs: an in-toto Statement about one run.
+//!
+//! Format: in-toto attestation spec, `spec/v1/statement.md` and `digest_set.md`. The statement is stored as canonical
+//! JSON (RFC 8785) and read in no other spelling.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use provost_core::contract::Source;
+use provost_core::digest::{Digest, TreeDigest};
+use provost_core::event::{GateVerdict, ModelFact};
+use provost_core::id::RunId;
+use provost_core::outcome::Outcome;
+use provost_core::state::RunState;
+use provost_core::text::{Lines, visible};
+use provost_core::transcript::Usage;
+
+use crate::canonical::{NotCanonical, first_difference, to_canonical};
+use crate::chain::Head;
+use crate::content::Salt;
+
+/// The statement's type (in-toto attestation spec, `statement.md`).
+pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+
+/// The type of the predicate [`RunResult`].
+pub const PREDICATE_TYPE: &str = "urn:provost:run-result:v1";
+
+/// Name of the subject that is the patch, and of its file in a bundle.
+pub const PATCH: &str = "changes.patch";
+/// Name of the subject that is the journal, and of its file in a bundle.
+pub const JOURNAL: &str = "journal.jsonl";
+/// Name of the subject that is the journal's newest event.
+pub const JOURNAL_HEAD: &str = "journal-head";
+/// Name of the subject that is the workspace's files at the end.
+pub const TREE: &str = "tree";
+
+/// Why a payload is not a statement about a run.
+#[derive(Debug, thiserror::Error)]
+pub enum BadStatement {
+    /// Not JSON of this format.
+    #[error("not a statement about a run: {0}")]
+    Shape(String),
+    /// A statement or predicate of another type, or another version.
+    #[error("`{field}` is `{got}`; this program knows `{expected}`")]
+    Type {
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        got: String,
+        /// What is known.
+        expected: &'static str,
+    },
+    /// A subject is missing, or does not have the digests that it must have.
+    #[error("the subject `{0}` is missing or lacks a digest")]
+    Subject(&'static str),
+    /// Another spelling of the same statement, or one that says more.
+    #[error("the statement differs from its one canonical spelling at byte {at}")]
+    Spelling {
+        /// First differing byte.
+        at: usize,
+    },
+}
+
+/// A statement about one run: four subjects and what the runner says of them.
+///
+/// | subject | digests |
+/// | --- | --- |
+/// | `changes.patch` | `sha256` of the file |
+/// | `journal.jsonl` | `sha256` of the file |
+/// | `journal-head` | `sha256`: the hash of the newest event |
+/// | `tree` | `gitTree`: git's SHA-1 tree id; `sha256`: the tree id in git's SHA-256 object format |
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// SHA-256 of `changes.patch`.
+    pub patch: Digest,
+    /// SHA-256 of `journal.jsonl`.
+    pub journal: Digest,
+    /// The workspace's files at the end.
+    pub tree: TreeDigest,
+    /// The predicate. Its `head` is also the subject `journal-head`.
+    pub result: RunResult,
+}
+
+/// What the runner says of a run. All of it but `salt` and `blobs` follows from the journal, and is recomputed from it
+/// by whoever verifies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunResult {
+    /// Version of Provost that made the run.
+    pub provost: String,
+    /// The run.
+    pub run: RunId,
+    /// How many events the journal has.
+    pub events: u64,
+    /// Hash of the newest event.
+    pub head: Digest,
+    /// The stream's salt: with it the blobs are matched to the digests in events. Whoever holds it can also test a
+    /// guess of other content of the run (the goal, an answer) against its digest.
+    #[serde(with = "salt_hex")]
+    pub salt: Salt,
+    /// Where the files came from.
+    pub base: BaseFact,
+    /// How the run ended.
+    pub outcome: Outcome,
+    /// Whether the gate passed on exactly the files at the end.
+    pub verified: bool,
+    /// The verification gate; `None` where the run was ordered without one.
+    pub gate: Option<GateFact>,
+    /// The model that was asked for.
+    pub model: ModelFact,
+    /// Tokens, summed over answers.
+    pub usage: Usage,
+    /// Answers whose usage is an estimate because the vendor reported none.
+    pub estimated_calls: u32,
+    /// Money in millionths of a US dollar; `None` where no price was known.
+    pub cost_micros: Option<u64>,
+    /// Acts that policy or a person refused.
+    pub refusals: u32,
+    /// Time of the first event, in milliseconds since the Unix epoch, by the runner's clock.
+    pub started_ms: u64,
+    /// Time of the newest event.
+    pub finished_ms: u64,
+    /// Salted digests of the content in the bundle: of each changed file, before and after.
+    pub blobs: BTreeSet<Digest>,
+}
+
+/// Where the files came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseFact {
+    /// Commit and scope.
+    pub source: Source,
+    /// The workspace's files at the start.
+    pub tree: TreeDigest,
+}
+
+/// The verification gate and its newest judgement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GateFact {
+    /// Its argument vector.
+    pub argv: Vec<String>,
+    /// What it said; `None` where it never ran.
+    pub verdict: Option<GateVerdict>,
+    /// The files that it judged.
+    pub tree: Option<TreeDigest>,
+}
+
+mod salt_hex {
+    use super::{Digest, Salt};
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(salt: &Salt, to: S) -> Result<S::Ok, S::Error> {
+        Digest::new(*salt.bytes()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Salt, D::Error> {
+        Ok(Salt::new(*Digest::deserialize(from)?.bytes()))
+    }
+}
+
+impl RunResult {
+    /// What there is to say of a run that is over, from its folded events; `None` while it is not over.
+    pub fn of(state: &RunState, head: &Head, salt: &Salt, blobs: BTreeSet<Digest>) -> Option<Self> {
+        let (created, finished) = (state.created()?, state.outcome()?);
+        let judged = state.last_gate();
+        let ledger = state.ledger();
+        let (started_ms, finished_ms) = state.span_ms();
+        Some(Self {
+            provost: created.provost.clone(),
+            run: state.stream().clone(),
+            events: head.next,
+            head: head.hash,
+            salt: salt.clone(),
+            base: BaseFact {
+                source: created.source.clone(),
+                tree: created.tree.clone(),
+            },
+            outcome: finished.outcome,
+            verified: finished.verified,
+            gate: created.gate.as_ref().map(|gate| GateFact {
+                argv: gate.argv.clone(),
+                verdict: judged.map(|judged| judged.verdict),
+                tree: judged.map(|judged| judged.tree.clone()),
+            }),
+            model: created.model.clone(),
+            usage: ledger.usage,
+            estimated_calls: ledger.estimated_calls,
+            cost_micros: ledger.price.map(|_| ledger.cost_micros),
+            refusals: state.counts().refused,
+            started_ms,
+            finished_ms,
+            blobs,
+        })
+    }
+
+    /// The first fact in which `self` differs from `other`: its name, and what each says. `None` where they agree.
+    pub fn first_difference(&self, other: &Self) -> Option<(String, String, String)> {
+        let (one, two) = (facts(self), facts(other));
+        one.into_iter().find_map(|(name, value)| {
+            let theirs = two.get(&name).cloned().unwrap_or_default();
+            (value != theirs).then_some((name, value, theirs))
+        })
+    }
+}
+
+fn facts(result: &RunResult) -> BTreeMap<String, String> {
+    match serde_json::to_value(result) {
+        Ok(serde_json::Value::Object(map)) => map
+            .into_iter()
+            .map(|(name, value)| (name, value.to_string()))
+            .collect(),
+        // A struct with named fields is an object.
+        _ => BTreeMap::new(),
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    #[serde(rename = "_type")]
+    kind: String,
+    subject: Vec<Subject>,
+    #[serde(rename = "predicateType")]
+    predicate_type: String,
+    predicate: RunResult,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Subject {
+    name: String,
+    digest: BTreeMap<String, String>,
+}
+
+impl Subject {
+    fn new(name: &str, digests: &[(&str, String)]) -> Self {
+        Self {
+            name: name.to_owned(),
+            digest: digests
+                .iter()
+                .map(|(algorithm, value)| ((*algorithm).to_owned(), value.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// Only the types, so that a statement of another type is named before its predicate is read.
+#[derive(Deserialize)]
+struct Types {
+    #[serde(rename = "_type")]
+    kind: String,
+    #[serde(rename = "predicateType")]
+    predicate_type: String,
+}
+
+impl Statement {
+    /// The statement's canonical JSON: the payload that is signed.
+    pub fn to_json(&self) -> Result<Vec<u8>, NotCanonical> {
+        let hex = |digest: &Digest| [("sha256", digest.to_string())];
+        to_canonical(&Wire {
+            kind: STATEMENT_TYPE.to_owned(),
+            subject: vec![
+                Subject::new(PATCH, &hex(&self.patch)),
+                Subject::new(JOURNAL, &hex(&self.journal)),
+                Subject::new(JOURNAL_HEAD, &hex(&self.result.head)),
+                Subject::new(
+                    TREE,
+                    &[
+                        ("gitTree", self.tree.sha1.clone()),
+                        ("sha256", self.tree.sha256.to_string()),
+                    ],
+                ),
+            ],
+            predicate_type: PREDICATE_TYPE.to_owned(),
+            predicate: self.result.clone(),
+        })
+    }
+
+    /// Reads a statement, of exactly this format and in its one spelling.
+    pub fn from_json(payload: &[u8]) -> Result<Self, BadStatement> {
+        let shape = |error: serde_json::Error| BadStatement::Shape(shown(&error.to_string()));
+        let types: Types = serde_json::from_slice(payload).map_err(shape)?;
+        for (field, got, expected) in [
+            ("_type", types.kind, STATEMENT_TYPE),
+            ("predicateType", types.predicate_type, PREDICATE_TYPE),
+        ] {
+            if got != expected {
+                return Err(BadStatement::Type {
+                    field,
+                    got: shown(&got),
+                    expected,
+                });
+            }
+        }
+        let wire: Wire = serde_json::from_slice(payload).map_err(shape)?;
+        let statement = Self {
+            patch: sha256_of(&wire.subject, PATCH)?,
+            journal: sha256_of(&wire.subject, JOURNAL)?,
+            tree: TreeDigest {
+                sha1: digest_of(&wire.subject, TREE, "gitTree")?.to_owned(),
+                sha256: sha256_of(&wire.subject, TREE)?,
+            },
+            result: wire.predicate,
+        };
+        // Whatever the typed form does not hold (a further subject or digest, a subject `journal-head` that is not
+        // the predicate's, another order) shows here.
+        let canonical = statement
+            .to_json()
+            .map_err(|error| BadStatement::Shape(shown(&error.to_string())))?;
+        match first_difference(payload, &canonical) {
+            None => Ok(statement),
+            Some(at) => Err(BadStatement::Spelling { at }),
+        }
+    }
+}
+
+fn digest_of<'a>(subjects: &'a [Subject], name: &'static str, algorithm: &str) -> Result<&'a str, BadStatement> {
+    subjects
+        .iter()
+        .find(|subject| subject.name == name)
+        .and_then(|subject| subject.digest.get(algorithm))
+        .map(String::as_str)
+        .ok_or(BadStatement::Subject(name))
+}
+
+fn sha256_of(subjects: &[Subject], name: &'static str) -> Result<Digest, BadStatement> {
+    digest_of(subjects, name, "sha256")?
+        .parse()
+        .map_err(|_| BadStatement::Subject(name))
+}
+
+fn shown(text: &str) -> String {
+    visible(text, Lines::Escape).chars().take(200).collect()
+}

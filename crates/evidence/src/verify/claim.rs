@@ -1,0 +1,205 @@
+//! The claims that a verification decides on, and the report of them.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::statement::RunResult;
+
+/// One thing that a bundle claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClaimId {
+    /// A trusted key signed the statement.
+    Signature,
+    /// The statement is one about a run.
+    Statement,
+    /// The files are those that were signed.
+    Files,
+    /// The journal is an unbroken chain of events.
+    Chain,
+    /// The chain ends at the signed head.
+    Head,
+    /// Each policy decision is the one that the recorded policy gives.
+    Policy,
+    /// Each event can follow those before it, and the statement says what they amount to.
+    State,
+    /// The content in the bundle is what the events commit to.
+    Blobs,
+    /// The patch is the recorded change.
+    Patch,
+    /// The run began with the recipient's own commit.
+    Base,
+    /// The commit with the change is the tree at the end.
+    Tree,
+    /// The gate passed on that tree.
+    Gate,
+}
+
+impl ClaimId {
+    /// All of them, in the order in which they are checked.
+    pub const ALL: [Self; 12] = [
+        Self::Signature,
+        Self::Statement,
+        Self::Files,
+        Self::Chain,
+        Self::Head,
+        Self::Policy,
+        Self::State,
+        Self::Blobs,
+        Self::Patch,
+        Self::Base,
+        Self::Tree,
+        Self::Gate,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Signature => "signature",
+            Self::Statement => "statement",
+            Self::Files => "files",
+            Self::Chain => "chain",
+            Self::Head => "head",
+            Self::Policy => "policy",
+            Self::State => "state",
+            Self::Blobs => "blobs",
+            Self::Patch => "patch",
+            Self::Base => "base",
+            Self::Tree => "tree",
+            Self::Gate => "gate",
+        }
+    }
+
+    /// What is proven where it holds.
+    pub fn proves(self) -> &'static str {
+        match self {
+            Self::Signature => "The holder of a key that you trust signed this statement.",
+            Self::Statement => "What was signed is a statement about one run, in a format that this program knows whole.",
+            Self::Files => "The patch and the journal are, byte for byte, those that were signed.",
+            Self::Chain => "The events are whole and in order, from the first on: none was dropped, moved or altered.",
+            Self::Head => "The journal ends where the signer says that it ends: nothing was cut off or added.",
+            Self::Policy => "Each act was decided on as the recorded policy demands; you need not believe the decisions.",
+            Self::State => "Each event can follow those before it (nothing refused was started), and the statement's outcome, usage and refusals are those of the events.",
+            Self::Blobs => "The content of each changed file, before and after, is what the events commit to; none is missing and none was added.",
+            Self::Patch => "The patch is exactly the change that the events record.",
+            Self::Base => "The run began with the files of your commit, and each changed file was, before, what it is there.",
+            Self::Tree => "Your commit with this change is the very tree that the run ended with: nothing else changed.",
+            Self::Gate => "The runner saw the gate's command exit with 0 on exactly this tree, and nothing changed after it.",
+        }
+    }
+
+    /// What is not proven, even where it holds.
+    pub fn does_not_prove(self) -> &'static str {
+        match self {
+            Self::Signature => "When it was signed, or that the holder was honest.",
+            Self::Statement => "That what it says is true: the claims below check what can be checked.",
+            Self::Files => "That they fit together: the claims below check it.",
+            Self::Chain => "That the runner recorded all that happened, or at the times that it says.",
+            Self::Head => "That the signer has no second journal of the same run.",
+            Self::Policy => "That the policy is the one you would have chosen, or that each act touched only what it declared.",
+            Self::State => "That the model is the one it says, or that usage is what the vendor billed.",
+            Self::Blobs => "Anything about content that is not in the bundle: prompts, answers and outputs are committed to and not shown.",
+            Self::Patch => "That the change is good, or safe to run.",
+            Self::Base => "That the commit itself is trustworthy, or what was in files that git ignores.",
+            Self::Tree => "Anything about files that git ignores.",
+            Self::Gate => "That the gate tests what you need, that the change left the tests as strong as they were, or that it passes on your machine.",
+        }
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the check of a claim came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "is", content = "why")]
+pub enum Finding {
+    /// It holds.
+    Held,
+    /// It does not hold, and why.
+    Failed(String),
+    /// It was not checked, and why.
+    NotChecked(String),
+}
+
+/// A claim and what its check came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Claim {
+    /// Which.
+    pub id: ClaimId,
+    /// What its check came to.
+    pub finding: Finding,
+    /// What is proven where it holds, in one sentence.
+    pub proves: &'static str,
+    /// What is not proven, even where it holds.
+    pub does_not_prove: &'static str,
+}
+
+/// What must hold for a bundle to count as verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Require {
+    /// All that the bundle alone can show. The claims `base` and `tree` may stay unchecked.
+    Bundle,
+    /// Also that it begins with the recipient's own commit and ends with the tree it says.
+    Repository,
+}
+
+impl Require {
+    /// Whether it asks for `claim` to hold.
+    fn asks_for(self, claim: ClaimId) -> bool {
+        match claim {
+            ClaimId::Base | ClaimId::Tree => self == Self::Repository,
+            // A run without a gate, or one that says itself that its gate did not pass, is no less well proven.
+            ClaimId::Gate => false,
+            _ => true,
+        }
+    }
+}
+
+/// What a verification found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Each claim, in the order in which they are checked.
+    pub claims: Vec<Claim>,
+    /// What had to hold.
+    pub require: Require,
+    /// Id of the trusted key that signed; `None` where none did.
+    pub signed_by: Option<String>,
+    /// What the signer says of the run, once signature and format hold. The claims say how far it is proven.
+    pub result: Option<RunResult>,
+}
+
+impl Report {
+    /// Whether the evidence verifies: no claim failed and each required one held.
+    ///
+    /// Whether the run's work is done is another question: see the result's `outcome` and `verified`.
+    pub fn ok(&self) -> bool {
+        self.claims.iter().all(|claim| match claim.finding {
+            Finding::Held => true,
+            Finding::Failed(_) => false,
+            Finding::NotChecked(_) => !self.require.asks_for(claim.id),
+        })
+    }
+
+    /// What the check of `id` came to.
+    pub fn finding(&self, id: ClaimId) -> &Finding {
+        const MISSING: &Finding = &Finding::NotChecked(String::new());
+        self.claims
+            .iter()
+            .find(|claim| claim.id == id)
+            .map_or(MISSING, |claim| &claim.finding)
+    }
+
+    /// The first claim that does not hold, and why.
+    pub fn first_failure(&self) -> Option<(ClaimId, &str)> {
+        self.claims.iter().find_map(|claim| match &claim.finding {
+            Finding::Failed(why) => Some((claim.id, why.as_str())),
+            Finding::Held | Finding::NotChecked(_) => None,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! Process 1 of an R3 sandbox: it makes the namespaces what they should be, starts the command's process, collects
+//! the dead, and ends when the command ends, which makes the kernel kill all that is left.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::Signal;
+
+use super::{contain, mounts};
+use crate::plan::{Order, Plan};
+use crate::record::Failure;
+use crate::sys::{self, Side, Step};
+use crate::view::View;
+use crate::wire::{self, Report};
+
+/// All namespaces that process 1 is made in.
+pub(super) const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS;
+
+/// The descriptors that process 1 gets from the supervisor.
+pub(super) struct Ends {
+    /// Failures and readiness go here; the command's process inherits it.
+    pub(super) setup: OwnedFd,
+    /// The command's raw wait status goes here.
+    pub(super) status: OwnedFd,
+    /// Becomes standard output and error.
+    pub(super) output: OwnedFd,
+}
+
+/// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside, so that files which the
+/// command makes belong to the caller.
+pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends: Ends) -> ! {
+    let unprotected = match set_up(view, ids) {
+        Ok(unprotected) => unprotected,
+        Err(failure) => {
+            wire::report(&ends.setup, &Report::Failed(failure));
+            sys::exit(1);
+        }
+    };
+    match sys::fork(0) {
+        Ok(Side::Child) => {
+            drop(ends.status);
+            contain::run(plan, order, &contain::Ends { setup: ends.setup, output: ends.output }, &unprotected)
+        }
+        Ok(Side::Parent(main)) => reap(main, ends),
+        Err(errno) => {
+            wire::report(&ends.setup, &Report::Failed(Failure::new("fork", errno.raw_os_error(), "")));
+            sys::exit(1)
+        }
+    }
+}
+
+fn set_up(view: &View, ids: (u32, u32)) -> Result<Vec<String>, Failure> {
+    // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
+    map_ids(ids)?;
+    sys::loopback_up().step("loopback")?;
+    sys::set_host_name(b"sandbox").step("host-name")?;
+    mounts::build(view, ids.0 == 0)
+}
+
+/// Gives this process its own ids in its user namespace, and those only.
+pub(super) fn map_ids((uid, gid): (u32, u32)) -> Result<(), Failure> {
+    let write = |path: &str, text: &str| {
+        let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+            .at("user-namespace", Path::new(path))?;
+        rustix::io::write(&file, text.as_bytes()).map(drop).at("user-namespace", Path::new(path))
+    };
+    write("/proc/self/setgroups", "deny")?;
+    write("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
+    write("/proc/self/gid_map", &format!("{gid} {gid} 1"))
+}
+
+/// Collects the dead until the command itself is among them.
+fn reap(main: libc::pid_t, ends: Ends) -> ! {
+    // The set-up socket's end is how the supervisor learns that the command was executed, and the output's end that
+    // nobody writes any more: this process must hold neither.
+    let Ends { setup, status, output } = ends;
+    drop((setup, output));
+    // Nothing in the sandbox gets at this process: not its memory, not its descriptors.
+    let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
+    let _ = sys::drop_capabilities();
+    let kept = status.as_raw_fd() as u32;
+    let _ = close_all_but(kept);
+    loop {
+        match sys::reap(-1, true) {
+            Ok(Some((pid, raw))) if pid == main => {
+                let _ = rustix::io::write(status.as_fd(), &raw.to_ne_bytes());
+                sys::exit(0);
+            }
+            Ok(_) => {}
+            Err(_) => sys::exit(1),
+        }
+    }
+}
+
+/// Closes every descriptor but one; the control socket is among them, whose end the driver waits for.
+fn close_all_but(kept: u32) -> Result<(), rustix::io::Errno> {
+    sys::close_from(kept + 1, false)?;
+    sys::close_range(0, kept - 1)
+}
