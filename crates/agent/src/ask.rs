@@ -91,6 +91,7 @@ impl Driver<'_> {
         };
         self.recorder.record(Body::ModelAnswered(body))?;
         self.answer = Some(answer.assistant);
+        self.stop = answer.stop;
         Ok(())
     }
 

@@ -1,11 +1,14 @@
 //! The loop: do what the state machine says is next, until it says that nothing is.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use provost_core::contract::Limits;
 use provost_core::digest::TreeDigest;
 use provost_core::event::{Body, DriverDetached, RunFinished, SubmitVia, Submitted};
 use provost_core::outcome::Pause;
 use provost_core::state::Next;
-use provost_core::transcript::{Assistant, Message};
+use provost_core::transcript::{Assistant, Message, Stop};
 use provost_model::Dialogue;
 use provost_sandbox::Sandbox;
 
@@ -51,8 +54,13 @@ pub(crate) struct Driver<'a> {
     pub(crate) sandbox: std::sync::Arc<Sandbox>,
     pub(crate) limits: Limits,
     pub(crate) interrupt: Interrupt,
-    /// The answer whose calls are being worked on.
+    /// The answer whose calls are being worked on, and why the model stopped there.
     pub(crate) answer: Option<Assistant>,
+    pub(crate) stop: Stop,
+    /// The environment of commands.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// Records of commands whose result is recorded and not yet durable.
+    pub(crate) stale_records: Vec<PathBuf>,
 }
 
 impl Driver<'_> {
@@ -89,6 +97,10 @@ impl Driver<'_> {
     /// Commits, and pushes what thereby became durable into the dialogue with the model (I2).
     pub(crate) async fn show_model_what_is_durable(&mut self) -> Result<(), RunError> {
         self.recorder.commit().await?;
+        for record in self.stale_records.drain(..) {
+            // A record left behind costs some bytes and nothing else.
+            let _ = std::fs::remove_dir_all(record);
+        }
         for message in self.recorder.messages().await? {
             self.dialogue.push(&message);
         }

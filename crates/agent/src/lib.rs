@@ -1,1 +1,24 @@
 //! The driver: context assembly, the loop, the door and recovery.
+//!
+//! Start reading at [`Runtime`]. One step takes this path: `driver.rs` asks the state machine what is next, `ask.rs`
+//! asks the model, `door.rs` decides on each call and carries it out, `recorder.rs` writes what happened.
+
+mod ask;
+mod door;
+mod driver;
+mod error;
+mod export;
+mod files;
+mod gate;
+mod interrupt;
+mod observe;
+mod prompt;
+mod recorder;
+mod runtime;
+
+pub use driver::Ending;
+pub use error::RunError;
+pub use export::{ExportError, Exported, export};
+pub use interrupt::Interrupt;
+pub use observe::{Always, Approver, Observer, Question, Unobserved, Word, Words};
+pub use runtime::{Answer, Clock, Order, Runtime, system_clock};

@@ -11,7 +11,7 @@ use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft, Event};
 use provost_core::id::AgentId;
 use provost_core::state::RunState;
-use provost_core::transcript::{Assistant, CallResult, Message};
+use provost_core::transcript::{Assistant, CallResult, Message, Stop};
 use provost_evidence::chain::Head;
 use provost_evidence::content::Salt;
 use provost_journal::{Blob, Lease, Store};
@@ -35,6 +35,9 @@ pub(crate) struct Recorder {
     /// Content recorded since the last message went out, for building the next.
     words: HashMap<Digest, Arc<Vec<u8>>>,
     items: Vec<Item>,
+    /// Result of the newest gate run, for the note that tells the model of it.
+    gate_output: Option<Digest>,
+    last_stop: Stop,
     last_ms: u64,
 }
 
@@ -66,6 +69,8 @@ impl Recorder {
             blobs: Vec::new(),
             words: HashMap::new(),
             items: Vec::new(),
+            gate_output: None,
+            last_stop: Stop::End,
             last_ms: 0,
         }
     }
@@ -86,7 +91,24 @@ impl Recorder {
             violation,
         })?;
         self.items.extend(self.dialogue.apply(event));
+        match &event.body {
+            Body::ModelAnswered(answered) => self.last_stop = answered.stop,
+            Body::ActFinished(finished) if self.state.gate_run().is_some() => {
+                self.gate_output = Some(finished.result);
+            }
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// What the newest run of the gate printed.
+    pub(crate) fn gate_output(&self) -> Option<Digest> {
+        self.gate_output
+    }
+
+    /// Why the model stopped at its newest answer.
+    pub(crate) fn last_stop(&self) -> Stop {
+        self.last_stop
     }
 
     pub(crate) fn state(&self) -> &RunState {

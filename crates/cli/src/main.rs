@@ -1,2 +1,31 @@
-//! The command line of Provost.
-fn main() {}
+//! The command line of Provost: reads the world (arguments, environment, terminal, home), hands it to the library,
+//! prints what comes back. Exit codes are the table in the README.
+
+mod args;
+mod commands;
+mod failure;
+mod render;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version are not errors; the parser knows which stream each belongs on.
+            let code = u8::from(error.use_stderr()) * 2;
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match commands::dispatch(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            failure.print();
+            ExitCode::from(failure.code())
+        }
+    }
+}

@@ -1,11 +1,12 @@
 //! Acts: what a call would touch, how it recovers, what it changed.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Digest;
 use crate::path::RelPath;
+use crate::text::{Lines, is_hidden, visible};
 
 /// The kinds of access that policy rules speak of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -108,32 +109,57 @@ impl fmt::Display for Touch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.access())?;
         match self {
-            Self::Read { path } | Self::Write { path } => path.fmt(f),
+            Self::Read { path } | Self::Write { path } => f.write_str(&visible(path.as_str(), Lines::Escape)),
             Self::Exec { argv, .. } => f.write_str(&show_argv(argv)),
-            Self::Net { host, port } => write!(f, "{host}:{port}"),
-            Self::Call { tool } => f.write_str(tool),
-            Self::Spawn { agent } => f.write_str(agent),
+            Self::Net { host, port } => write!(f, "{}:{port}", visible(host, Lines::Escape)),
+            Self::Call { tool: name } | Self::Spawn { agent: name } => {
+                f.write_str(&visible(name, Lines::Escape))
+            }
         }
     }
 }
 
-/// An argument vector as a shell would need it quoted, control characters and invisible text made visible, so that
-/// what is shown for approval is what runs.
+/// An argument vector as a shell would need it quoted, control characters, invisible text and long stretches of spaces
+/// written out, so that what is shown for approval is what runs. No two vectors look the same.
+///
+/// ```
+/// use provost_core::act::show_argv;
+/// let argv = ["grep", "-n", "it's", "a*", "b\u{202e}c"].map(String::from);
+/// assert_eq!(show_argv(&argv), r"grep -n 'it'\''s' 'a*' $'b\u202ec'");
+/// ```
 pub fn show_argv(argv: &[String]) -> String {
-    argv.iter().map(|arg| show_word(arg)).collect::<Vec<_>>().join(" ")
+    argv.iter().enumerate().map(|(index, arg)| show_word(arg, index == 0)).collect::<Vec<_>>().join(" ")
 }
 
-fn show_word(word: &str) -> String {
-    let plain =
-        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./=:,+@%*?".contains(&b));
-    if plain {
+/// Longest stretch of spaces that is shown as it is: a longer one can push text out of sight.
+const SPACES: usize = 16;
+
+fn show_word(word: &str, first: bool) -> String {
+    // A first word with `=` would set a variable.
+    let ordinary = |b: u8| b.is_ascii_alphanumeric() || b"-_./:,+@%".contains(&b) || (b == b'=' && !first);
+    if !word.is_empty() && word.bytes().all(ordinary) {
         return word.to_owned();
     }
-    let mut out = String::from("'");
+    let padded = word.contains(&" ".repeat(SPACES + 1));
+    if padded || word.contains(is_hidden) {
+        return show_hidden(word, padded);
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// A word in the shell's `$'..'` form, where escapes stand for what cannot be seen.
+fn show_hidden(word: &str, padded: bool) -> String {
+    let mut out = String::from("$'");
     for c in word.chars() {
         match c {
-            '\'' => out.push_str("'\\''"),
-            c if crate::text::is_hidden(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            '\\' => out.push_str("\\\\"),
+            '\'' => out.push_str("\\'"),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            ' ' if padded => out.push_str("\\x20"),
+            c if is_hidden(c) && c.is_ascii() => drop(write!(out, "\\x{:02x}", c as u32)),
+            c if is_hidden(c) && c as u32 <= 0xFFFF => drop(write!(out, "\\u{:04x}", c as u32)),
+            c if is_hidden(c) => drop(write!(out, "\\U{:08x}", c as u32)),
             c => out.push(c),
         }
     }
@@ -163,6 +189,19 @@ pub struct FileFact {
     pub size: u64,
     /// Salted digest of the content.
     pub content: Digest,
+    /// Whether the journal keeps the content. Where it does not (a file over the size limit), `content` is the salted
+    /// digest of the file's blob id in git's SHA-256 format instead.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub kept: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_true(flag: &bool) -> bool {
+    *flag
 }
 
 /// One changed path: before and after. Both absent is not a change.
@@ -217,7 +256,7 @@ pub enum ActEnd {
 
 /// How a command's process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "how")]
+#[serde(rename_all = "snake_case", tag = "how", deny_unknown_fields)]
 pub enum ExitFact {
     /// It exited.
     Exited {

@@ -83,9 +83,9 @@ impl Price {
     pub fn of(&self, usage: &Usage) -> u64 {
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let sum = part(usage.input, self.input)
-            + part(usage.output, self.output)
-            + part(usage.cache_read, self.cache_read)
-            + part(usage.cache_write, self.cache_write);
+            .saturating_add(part(usage.output, self.output))
+            .saturating_add(part(usage.cache_read, self.cache_read))
+            .saturating_add(part(usage.cache_write, self.cache_write));
         u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 }
@@ -142,28 +142,37 @@ impl Ledger {
         }
     }
 
+    /// The money spent, in millionths of a US dollar; `None` where no price is known. Unknown is not zero.
+    pub fn cost(&self) -> Option<u64> {
+        self.price.map(|_| self.cost_micros)
+    }
+
     /// Reserves one call before it is made: given an estimate of its input tokens, how many output tokens may be asked
-    /// for, at most `wanted`, so that the call cannot pass the bounds on tokens and money.
+    /// for, at most `wanted`, so that the call cannot pass the bounds on tokens and money. Input is reserved at its
+    /// dearest price, since the vendor decides what is read from a cache and what is written to one. A bound on money
+    /// without a known price admits no call.
     pub fn reserve(&self, input_estimate: u64, wanted: u64) -> Result<u64, Bound> {
         if let Some(bound) = self.spent() {
             return Err(bound);
         }
         let mut output = wanted;
         if let Some(limit) = self.budget.tokens {
-            let left = limit - self.usage.total();
-            output = output.min(left.saturating_sub(input_estimate));
+            let left = limit.saturating_sub(self.usage.total());
+            let left = left.checked_sub(input_estimate).ok_or(Bound::Tokens)?;
+            output = output.min(left);
             if output < LEAST_OUTPUT.min(wanted) {
                 return Err(Bound::Tokens);
             }
         }
-        if let (Some(limit), Some(price)) = (self.budget.cost_micros, self.price) {
-            let input = Usage { input: input_estimate, ..Usage::default() };
-            let left = (limit - self.cost_micros).saturating_sub(price.of(&input));
-            let affordable = match price.output {
-                0 => u64::MAX,
-                each => u64::try_from(u128::from(left) * 1_000_000 / u128::from(each)).unwrap_or(u64::MAX),
-            };
-            output = output.min(affordable);
+        if let Some(limit) = self.budget.cost_micros {
+            let price = self.price.ok_or(Bound::Cost)?;
+            let dearest = price.input.max(price.cache_read).max(price.cache_write);
+            let input = u128::from(input_estimate) * u128::from(dearest);
+            // In millionths of a millionth, so that nothing is lost to rounding before the call is charged as one.
+            let left = u128::from(limit.saturating_sub(self.cost_micros)) * 1_000_000;
+            let left = left.checked_sub(input).ok_or(Bound::Cost)?;
+            let affordable = left.checked_div(u128::from(price.output)).unwrap_or(u128::MAX);
+            output = output.min(u64::try_from(affordable).unwrap_or(u64::MAX));
             if output < LEAST_OUTPUT.min(wanted) {
                 return Err(Bound::Cost);
             }

@@ -2,7 +2,7 @@
 
 use crate::act::ActEnd;
 use crate::digest::Digest;
-use crate::event::{Body, CallRef, Event};
+use crate::event::{Body, CallRef, Event, MOST_CALLS};
 use crate::id::ActId;
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Dialogue {
             Body::RunCreated(body) => Some(Item::User(body.goal)),
             Body::Note(body) => Some(Item::User(body.text)),
             Body::ModelAnswered(body) => {
-                self.results = vec![None; body.calls as usize];
+                self.results = vec![None; body.calls.min(MOST_CALLS) as usize];
                 Some(Item::Assistant(body.answer))
             }
             Body::CallInvalid(body) => {

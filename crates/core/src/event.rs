@@ -153,12 +153,17 @@ pub struct RunCreated {
     pub model: ModelFact,
     /// Where the files came from.
     pub source: Source,
+    /// Absolute path of the repository that holds the source's objects, on the machine that made the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<String>,
     /// Absolute path of the workspace on the machine that made the run.
     pub root: String,
     /// The workspace's files at the start, ignored files left out.
     pub tree: TreeDigest,
     /// How many files that is.
     pub files: u64,
+    /// The files at the start, one by one (blob).
+    pub manifest: Digest,
 }
 
 /// A model and where it is asked.
@@ -197,6 +202,9 @@ pub struct DriverDetached {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub act: Option<ActId>,
 }
+
+/// Most calls of one answer. An answer's limit on tokens lies far below; a journal from elsewhere may say anything.
+pub const MOST_CALLS: u32 = 1 << 16;
 
 /// The model answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -266,6 +274,8 @@ pub enum InvalidCall {
     UnknownTool,
     /// The arguments are not JSON, or not what the tool takes.
     BadArguments,
+    /// It names something outside the workspace.
+    Outside,
     /// The answer was cut off: its calls may be incomplete.
     CutOff,
 }

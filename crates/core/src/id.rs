@@ -21,7 +21,7 @@ impl RunId {
     /// ```
     /// use provost_core::id::RunId;
     /// let id = RunId::from_parts(1_796_000_000_000, [1, 2, 3, 4, 5]);
-    /// assert_eq!(id.as_str(), "r01a22a0c7c00-0102030405");
+    /// assert_eq!(id.as_str(), "r01a229f12800-0102030405");
     /// ```
     pub fn from_parts(at_ms: u64, random: [u8; 5]) -> Self {
         let tail: String = random.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,7 +1,7 @@
 //! Paths beneath a workspace.
 
 use std::ffi::OsString;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ impl RelPath {
 
     /// The path beneath `self` named `name`, one part or several.
     pub fn join(&self, name: &[u8]) -> Result<Self, BadPath> {
-        if self.is_root() {
+        if self.is_root() || name.is_empty() || name[0] == b'/' {
             return Self::from_bytes(name);
         }
         let mut raw = self.to_bytes();
@@ -138,7 +138,7 @@ fn escape(name: &[u8], out: &mut String) {
             }
         }
         for byte in chunk.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
+            let _ = write!(out, "\\x{byte:02x}");
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Making foreign text safe to show.
 
+use std::fmt::Write as _;
+
 /// Whether a character hides or moves text on a terminal: control characters, bidirectional overrides, zero-width and
 /// other invisible characters, tag and variation-selector blocks.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c as u32,
             0x00AD | 0x034F | 0x061C | 0x115F | 0x1160 | 0x17B4 | 0x17B5 | 0x180B..=0x180F
-            | 0x200B..=0x200F | 0x202A..=0x202E | 0x2028 | 0x2029 | 0x2060..=0x206F | 0x3164 | 0xFE00..=0xFE0F
-            | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF)
+            | 0x200B..=0x200F | 0x2028..=0x202E | 0x2060..=0x206F | 0x2800 | 0x3164 | 0xFE00..=0xFE0F
+            | 0xFEFF | 0xFFA0 | 0xFFF0..=0xFFFB | 0x1BCA0..=0x1BCA3 | 0x1D173..=0x1D17A | 0xE0000..=0xE0FFF)
 }
 
 /// The text with hidden characters written out as `\u{..}`. Line feeds and tabs stay when `lines` says so.
@@ -21,7 +23,7 @@ pub fn visible(text: &str, lines: Lines) -> String {
     for c in text.chars() {
         match c {
             '\n' | '\t' if lines == Lines::Keep => out.push(c),
-            c if is_hidden(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
+            c if is_hidden(c) => drop(write!(out, "\\u{{{:x}}}", c as u32)),
             c => out.push(c),
         }
     }

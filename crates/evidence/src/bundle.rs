@@ -98,7 +98,7 @@ pub enum BundleError {
     Statement(#[from] NotCanonical),
 }
 
-/// What goes into a bundle. See [`assemble`](crate::export::assemble), which makes it from a journal.
+/// What goes into a bundle. See `export::assemble`, which makes it from a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleContent {
     /// `changes.patch`.

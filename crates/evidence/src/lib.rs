@@ -2,8 +2,11 @@
 //!
 //! No network, nothing async, nothing of the agent: a verifier needs this crate and the recipient's own repository.
 
+pub mod bundle;
 pub mod canonical;
 pub mod chain;
 pub mod content;
 pub mod dsse;
 pub mod keys;
+pub mod replay;
+pub mod statement;

@@ -1,6 +1,6 @@
 //! What a store refuses, in words for people: what, where, and what to do next.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use provost_core::id::RunId;
 
@@ -18,7 +18,9 @@ pub enum StoreError {
         waited_ms: u64,
     },
     /// Another driver holds the run.
-    #[error("run `{run}` is held by process {pid} on host `{host}`; stop that process, or wait until its lease lapses")]
+    #[error(
+        "run `{run}` is held by process {pid} on host `{host}`; stop that process, or wait until its lease lapses"
+    )]
     Conflict {
         /// The run.
         run: RunId,
@@ -32,7 +34,9 @@ pub enum StoreError {
         until_ms: u64,
     },
     /// The lease is not the current one: the run was taken over or released.
-    #[error("run `{run}` was taken over (lease generation {held}, now {current}); this driver can no longer write")]
+    #[error(
+        "run `{run}` was taken over (lease generation {held}, now {current}); this driver can no longer write"
+    )]
     Fenced {
         /// The run.
         run: RunId,
@@ -42,7 +46,9 @@ pub enum StoreError {
         current: u64,
     },
     /// The stream's head is not where the caller thinks it is.
-    #[error("run `{run}` has {actual} events or another history than the {expected} this append builds on; read it again")]
+    #[error(
+        "run `{run}` has {actual} events or another history than the {expected} this append builds on; read it again"
+    )]
     StaleHead {
         /// The run.
         run: RunId,
@@ -131,9 +137,29 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// The same about another file: a store is made under a name that nobody asked for.
+    pub(crate) fn about(mut self, other: &Path) -> Self {
+        match &mut self {
+            Self::Busy { path, .. }
+            | Self::Full { path }
+            | Self::ReadOnly { path, .. }
+            | Self::Corrupt { path, .. }
+            | Self::TooNew { path, .. }
+            | Self::NotOurs { path, .. }
+            | Self::Unsuitable { path, .. }
+            | Self::NoSuchRun { path, .. }
+            | Self::Io { path, .. } => other.clone_into(path),
+            Self::Conflict { .. }
+            | Self::Fenced { .. }
+            | Self::StaleHead { .. }
+            | Self::Ambiguous { .. }
+            | Self::Exists { .. } => {}
+        }
+        self
+    }
+}
+
 fn show(runs: &[RunId]) -> String {
-    runs.iter()
-        .map(|run| format!("`{run}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    runs.iter().map(|run| format!("`{run}`")).collect::<Vec<_>>().join(", ")
 }

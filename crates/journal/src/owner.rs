@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Owner {
     /// Host name.
     pub host: String,
-    /// The kernel's boot id: after a reboot every owner from before is gone.
+    /// The kernel's boot id: pids of another boot say nothing, and two machines may share a host name.
     pub boot_id: String,
     /// Inode of the pid namespace. Containers on one host share a boot id but not their pids: across namespaces a pid
     /// says nothing and only the lease's expiry counts.
@@ -50,14 +50,10 @@ impl Owner {
 
     /// Whether the process is over, as far as `asker` can see it.
     pub(crate) fn fate(&self, asker: &Self) -> Fate {
-        if self.host != asker.host {
-            return Fate::MayRun;
-        }
-        if self.boot_id != asker.boot_id {
-            // Two machines may share a name; only the expiry is safe then.
-            return Fate::MayRun;
-        }
-        if self.pid_namespace != asker.pid_namespace {
+        let same_view = self.host == asker.host
+            && self.boot_id == asker.boot_id
+            && self.pid_namespace == asker.pid_namespace;
+        if !same_view {
             return Fate::MayRun;
         }
         // `/proc` mounted with hidepid hides processes of others, so its silence is no proof: the signal test is.
@@ -94,16 +90,11 @@ impl Stat {
     fn parse(text: &[u8]) -> Option<Self> {
         // The command name stands in parentheses and may itself hold spaces and parentheses: count from the last one.
         let close = text.iter().rposition(|byte| *byte == b')')?;
-        let mut fields = std::str::from_utf8(&text[close + 1..])
-            .ok()?
-            .split_ascii_whitespace();
+        let mut fields = std::str::from_utf8(&text[close + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
         // `state` is field 3, so field 22 is the nineteenth after it.
         let start = fields.nth(18)?.parse().ok()?;
-        Some(Self {
-            dead: matches!(state, "Z" | "X" | "x"),
-            start,
-        })
+        Some(Self { dead: matches!(state, "Z" | "X" | "x"), start })
     }
 }
 
@@ -123,24 +114,12 @@ mod tests {
     fn only_a_process_seen_from_its_own_host_boot_and_namespace_can_be_gone() {
         let me = Owner::this_process().expect("proc");
         assert_eq!(me.fate(&me), Fate::MayRun);
-        let recycled = Owner {
-            pid_start: me.pid_start + 1,
-            ..me.clone()
-        };
+        let recycled = Owner { pid_start: me.pid_start + 1, ..me.clone() };
         assert_eq!(recycled.fate(&me), Fate::Gone);
         for elsewhere in [
-            Owner {
-                host: "elsewhere".into(),
-                ..recycled.clone()
-            },
-            Owner {
-                boot_id: "another".into(),
-                ..recycled.clone()
-            },
-            Owner {
-                pid_namespace: 1,
-                ..recycled.clone()
-            },
+            Owner { host: "elsewhere".into(), ..recycled.clone() },
+            Owner { boot_id: "another".into(), ..recycled.clone() },
+            Owner { pid_namespace: 1, ..recycled.clone() },
         ] {
             assert_eq!(elsewhere.fate(&me), Fate::MayRun);
         }

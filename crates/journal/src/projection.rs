@@ -28,15 +28,7 @@ pub struct RunRow {
 impl RunRow {
     /// A run without events.
     pub fn new(run: RunId, created_ms: u64) -> Self {
-        Self {
-            run,
-            created_ms,
-            state: "new".to_owned(),
-            goal: None,
-            steps: 0,
-            tokens: 0,
-            last_seq: None,
-        }
+        Self { run, created_ms, state: "new".to_owned(), goal: None, steps: 0, tokens: 0, last_seq: None }
     }
 
     /// Folds one event in. Pure: the same events give the same row.

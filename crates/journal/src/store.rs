@@ -28,10 +28,7 @@ pub struct Blob {
 impl Blob {
     /// Names `bytes` under the stream's salt. There is no other way to make a blob, so its name is never wrong.
     pub fn new(salt: &Salt, bytes: Vec<u8>) -> Self {
-        Self {
-            digest: salt.digest(&bytes),
-            bytes,
-        }
+        Self { digest: salt.digest(&bytes), bytes }
     }
 
     /// Its salted digest.
@@ -67,7 +64,8 @@ pub struct Appended {
 /// over. A caller that lost an answer reads [`head`](Self::head) before it goes on.
 pub trait Store: Send + Sync {
     /// Makes an empty run. `salt` must be random: it is what keeps digests from being guessed.
-    fn create<'a>(&'a self, run: &'a RunId, salt: Salt, now_ms: u64) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn create<'a>(&'a self, run: &'a RunId, salt: Salt, now_ms: u64)
+    -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Takes the right to drive a run.
     ///
@@ -82,7 +80,12 @@ pub trait Store: Send + Sync {
     ) -> BoxFuture<'a, Result<Lease, StoreError>>;
 
     /// Moves a lease's expiry to `now_ms` plus `ttl`.
-    fn renew<'a>(&'a self, lease: &'a Lease, now_ms: u64, ttl: Duration) -> BoxFuture<'a, Result<Lease, StoreError>>;
+    fn renew<'a>(
+        &'a self,
+        lease: &'a Lease,
+        now_ms: u64,
+        ttl: Duration,
+    ) -> BoxFuture<'a, Result<Lease, StoreError>>;
 
     /// Gives a lease back. What was held under it can no longer write.
     fn release<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>>;
@@ -106,7 +109,11 @@ pub trait Store: Send + Sync {
     fn events_json<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Vec<u8>>, StoreError>>;
 
     /// The content named `digest`; `None` where the run has none or it was dropped.
-    fn blob<'a>(&'a self, run: &'a RunId, digest: Digest) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>>;
+    fn blob<'a>(
+        &'a self,
+        run: &'a RunId,
+        digest: Digest,
+    ) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>>;
 
     /// The run's salt; `None` once its words were dropped.
     fn salt<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<Salt>, StoreError>>;

@@ -145,11 +145,16 @@ impl Detail {
         if self.code(&["overloaded_error", "overloaded", "unavailable", "engine_overloaded_error"]) {
             return C::Overloaded;
         }
-        if self.code(&["rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "too_many_requests"]) {
+        if self.code(&["rate_limit_error", "rate_limit_exceeded", "resource_exhausted", "too_many_requests"])
+        {
             return C::RateLimited;
         }
-        if self.code(&["authentication_error", "permission_error", "invalid_api_key", "invalid_authentication_error"])
-        {
+        if self.code(&[
+            "authentication_error",
+            "permission_error",
+            "invalid_api_key",
+            "invalid_authentication_error",
+        ]) {
             return C::Auth;
         }
         if self.code(&["timeout_error", "deadline_exceeded"]) {
@@ -180,26 +185,86 @@ mod tests {
     #[test]
     fn vendors_bodies_are_told_apart() {
         let cases: &[(Option<u16>, &str, FailureClass)] = &[
-            (Some(429), r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#, C::RateLimited),
-            (Some(429), r#"{"error":{"message":"You exceeded your current quota, please check your plan","type":"insufficient_quota","code":"insufficient_quota"}}"#, C::Quota),
-            (Some(429), r#"[{"error":{"code":429,"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x/RetryInfo","retryDelay":"39s"}]}}]"#, C::RateLimited),
-            (Some(429), r#"{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 10000, Requested 20000","type":"tokens","code":"rate_limit_exceeded"}}"#, C::ContextOverflow),
-            (Some(400), r#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#, C::ContextOverflow),
-            (Some(400), r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#, C::ContextOverflow),
-            (Some(400), r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#, C::Quota),
-            (Some(400), r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.0: bad"}}"#, C::BadRequest),
-            (Some(400), r#"{"error":{"message":"filtered","code":"content_filter","type":null}}"#, C::Refused),
-            (Some(401), r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#, C::Auth),
+            (
+                Some(429),
+                r#"{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}"#,
+                C::RateLimited,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"You exceeded your current quota, please check your plan","type":"insufficient_quota","code":"insufficient_quota"}}"#,
+                C::Quota,
+            ),
+            (
+                Some(429),
+                r#"[{"error":{"code":429,"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED","details":[{"@type":"x/RetryInfo","retryDelay":"39s"}]}}]"#,
+                C::RateLimited,
+            ),
+            (
+                Some(429),
+                r#"{"error":{"message":"Request too large for gpt-x on tokens per min (TPM): Limit 10000, Requested 20000","type":"tokens","code":"rate_limit_exceeded"}}"#,
+                C::ContextOverflow,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+                C::ContextOverflow,
+            ),
+            (
+                Some(400),
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+                C::ContextOverflow,
+            ),
+            (
+                Some(400),
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#,
+                C::Quota,
+            ),
+            (
+                Some(400),
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.0: bad"}}"#,
+                C::BadRequest,
+            ),
+            (
+                Some(400),
+                r#"{"error":{"message":"filtered","code":"content_filter","type":null}}"#,
+                C::Refused,
+            ),
+            (
+                Some(401),
+                r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+                C::Auth,
+            ),
             (Some(402), r#"{"error":{"message":"Insufficient Balance","type":"unknown_error"}}"#, C::Quota),
             (Some(403), "forbidden", C::Auth),
-            (Some(404), r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#, C::BadRequest),
+            (
+                Some(404),
+                r#"{"error":{"message":"The model `x` does not exist","code":"model_not_found"}}"#,
+                C::BadRequest,
+            ),
             (Some(500), r#"{"error":{"code":500,"message":"oops","type":"server_error"}}"#, C::Server),
             (Some(502), "<html>bad gateway</html>", C::Server),
-            (Some(503), r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#, C::Overloaded),
+            (
+                Some(503),
+                r#"{"error":{"message":"Loading model","type":"unavailable_error","code":503}}"#,
+                C::Overloaded,
+            ),
             (Some(504), "", C::Timeout),
-            (Some(529), r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, C::Overloaded),
-            (None, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, C::Overloaded),
-            (None, r#"{"error":{"code":429,"message":"Provider returned error","metadata":{"raw":"slow down"}}}"#, C::RateLimited),
+            (
+                Some(529),
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                C::Overloaded,
+            ),
+            (
+                None,
+                r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+                C::Overloaded,
+            ),
+            (
+                None,
+                r#"{"error":{"code":429,"message":"Provider returned error","metadata":{"raw":"slow down"}}}"#,
+                C::RateLimited,
+            ),
             (None, r#"{"error":{"message":"something broke"}}"#, C::Server),
             (Some(422), r#"{"detail":[{"msg":"field required"}]}"#, C::BadRequest),
         ];
@@ -212,7 +277,8 @@ mod tests {
 
     #[test]
     fn a_stated_delay_in_the_body_is_kept() {
-        let body = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"39.5s"}]}}"#;
+        let body =
+            r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"39.5s"}]}}"#;
         assert_eq!(failure(Some(429), body).retry_after, Some(Duration::from_millis(39_500)));
     }
 }

@@ -55,6 +55,11 @@ impl HttpClient {
             Ok(Ok(response)) => response,
         };
         let status = response.status();
+        if status == StatusCode::OK && is_media(&response, "text/html") {
+            // A login page, a dashboard, a captive portal: asking again gives the same page.
+            let message = "the server answered with a web page; is the base URL right?";
+            return Err(Failure::new(FailureClass::BadRequest, message).with_status(200));
+        }
         if status == StatusCode::OK {
             return Ok(Reply { response, limits, received: 0 });
         }
@@ -106,11 +111,7 @@ pub(crate) struct Reply {
 impl Reply {
     /// Whether the body is one JSON text and not a stream of events.
     pub(crate) fn is_json(&self) -> bool {
-        self.response
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .is_some_and(|value| value.trim_start().starts_with("application/json"))
+        is_media(&self.response, "application/json")
     }
 
     /// The next piece of the body, `None` at its proper end. `idle` shortens the silence allowed.
@@ -137,6 +138,11 @@ impl Reply {
         failure.status.get_or_insert(self.response.status().as_u16());
         failure
     }
+}
+
+fn is_media(response: &Response, media: &str) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.is_some_and(|value| value.trim_start().starts_with(media))
 }
 
 /// Reads an error's body, bounded in size and in time: some never end.
@@ -169,7 +175,8 @@ async fn error_reply(mut response: Response, secret: Option<&Secret>) -> Failure
 /// A failure of the connection. The URL is left out: the caller names the provider.
 fn transport(error: &reqwest::Error) -> Failure {
     use std::error::Error as _;
-    let mut message = if error.is_connect() { "cannot connect".to_owned() } else { "the connection broke".to_owned() };
+    let mut message =
+        if error.is_connect() { "cannot connect".to_owned() } else { "the connection broke".to_owned() };
     // The causes below reqwest's own sentence (which holds the URL) say what happened.
     let mut source = error.source();
     let mut last = String::new();

@@ -67,12 +67,7 @@ pub struct Invocation {
 impl Invocation {
     /// An attempt with the default limits: 15 minutes in all, 3 minutes of silence.
     pub fn new(id: impl Into<String>) -> Self {
-        Self {
-            id: id.into(),
-            max_output: 0,
-            timeout: Duration::from_mins(15),
-            idle: Duration::from_mins(3),
-        }
+        Self { id: id.into(), max_output: 0, timeout: Duration::from_mins(15), idle: Duration::from_mins(3) }
     }
 }
 

@@ -9,7 +9,8 @@ use crate::http::{HttpClient, Limits, Reply};
 use crate::sse::{EVENT_LIMIT, SseEvent, SseParser};
 use crate::wire::{Decode, Encode, EncodeOptions, Progress, WireKind};
 use crate::{
-    Answer, Auth, BaseUrl, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Secret, Sink,
+    Answer, Auth, BaseUrl, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Secret,
+    Sink,
 };
 
 /// Silence allowed once an answer is complete, while usage may still come.
@@ -93,7 +94,8 @@ impl RemoteBuilder {
 
     /// Checks all of it.
     pub fn build(self) -> Result<Remote, RemoteError> {
-        if let Some(key) = self.options.extra.keys().find(|key| self.kind.reserved().contains(&key.as_str())) {
+        if let Some(key) = self.options.extra.keys().find(|key| self.kind.reserved().contains(&key.as_str()))
+        {
             return Err(RemoteError::Reserved(key.clone()));
         }
         let mut headers = HeaderMap::new();
@@ -201,7 +203,11 @@ impl Provider for Remote {
     }
 
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {
-        Box::new(RemoteDialogue { encoder: self.kind.encoder(&self.options, &prelude), remote: self.clone(), turn: 0 })
+        Box::new(RemoteDialogue {
+            encoder: self.kind.encoder(&self.options, &prelude),
+            remote: self.clone(),
+            turn: 0,
+        })
     }
 }
 
@@ -259,7 +265,8 @@ impl RemoteDialogue {
         headers.insert(IDEMPOTENCY.clone(), id);
         let limits = Limits::new(start, invocation.timeout, invocation.idle);
         let body = self.body(invocation.max_output);
-        let mut reply = remote.http.post(remote.url.clone(), headers, body, limits, remote.secret.as_ref()).await?;
+        let mut reply =
+            remote.http.post(remote.url.clone(), headers, body, limits, remote.secret.as_ref()).await?;
 
         let mut reader = Reader {
             decoder: remote.kind.decoder(self.turn),
@@ -273,7 +280,8 @@ impl RemoteDialogue {
         } else {
             reader.stream(&mut reply, sink).await
         };
-        let decoded = read.and_then(|()| reader.decoder.finish()).map_err(|failure| reply.counted(failure))?;
+        let decoded =
+            read.and_then(|()| reader.decoder.finish()).map_err(|failure| reply.counted(failure))?;
         Ok(Answer {
             assistant: decoded.assistant,
             stop: decoded.stop,

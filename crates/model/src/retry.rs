@@ -63,10 +63,9 @@ pub fn parse_retry_after(
     retry_after: Option<&str>,
     now: SystemTime,
 ) -> Option<Duration> {
-    if let Some(ms) = retry_after_ms.and_then(|text| text.trim().parse::<f64>().ok()) {
-        if let Ok(wait) = Duration::try_from_secs_f64(ms / 1e3) {
-            return Some(wait);
-        }
+    let ms = retry_after_ms.and_then(|text| text.trim().parse::<f64>().ok());
+    if let Some(wait) = ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()) {
+        return Some(wait);
     }
     let text = retry_after?.trim();
     if let Ok(seconds) = text.parse::<f64>() {

@@ -55,7 +55,9 @@ impl Scripted {
     }
 
     /// Lets `decide` answer from the dialogue's prelude and messages: stateless, so fit for trees and resumes.
-    pub fn from_fn(decide: impl Fn(&Prelude, &[Message]) -> Result<Answer, Failure> + Send + Sync + 'static) -> Self {
+    pub fn from_fn(
+        decide: impl Fn(&Prelude, &[Message]) -> Result<Answer, Failure> + Send + Sync + 'static,
+    ) -> Self {
         Self::from_source(Source::Decide(Box::new(decide)))
     }
 

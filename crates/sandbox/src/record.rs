@@ -17,6 +17,8 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const STARTED: &str = "started";
 pub(crate) const EXIT: &str = "exit.json";
 pub(crate) const NOT_STARTED: &str = "not-started.json";
+/// What a folder in which something has happened holds.
+pub(crate) const LEFT_BEHIND: [&str; 3] = [STARTED, EXIT, NOT_STARTED];
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -307,3 +307,29 @@ fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
 pub(crate) fn ids() -> (u32, u32) {
     (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
+
+/// Moves this process into new namespaces.
+pub(crate) fn unshare(namespaces: libc::c_int) -> Result<(), Errno> {
+    // SAFETY: takes a number; the process has one thread.
+    check(libc::c_long::from(unsafe { libc::unshare(namespaces) })).map(drop)
+}
+
+/// Makes a System V shared memory segment.
+pub(crate) fn shared_segment() -> Result<i32, Errno> {
+    // SAFETY: takes numbers.
+    let segment = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600) };
+    check(libc::c_long::from(segment)).map(|_| segment)
+}
+
+/// Tries to attach a segment, and leaves it attached.
+pub(crate) fn attach_segment(segment: i32) -> Result<(), Errno> {
+    // SAFETY: the kernel chooses a free address; nothing is read there.
+    let address = unsafe { libc::shmat(segment, std::ptr::null(), libc::SHM_RDONLY) };
+    if address as isize == -1 { Err(errno()) } else { Ok(()) }
+}
+
+/// Removes a segment that this process made.
+pub(crate) fn remove_segment(segment: i32) {
+    // SAFETY: the command needs no structure.
+    unsafe { libc::shmctl(segment, libc::IPC_RMID, std::ptr::null_mut()) };
+}

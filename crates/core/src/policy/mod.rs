@@ -78,6 +78,7 @@ impl Default {
 
 /// One rule: an effect and the pattern it holds for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// What it says.
     pub effect: Effect,

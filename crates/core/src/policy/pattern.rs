@@ -12,21 +12,29 @@ use crate::act::{Access, Touch};
 /// An access and a pattern, written as in `exec cargo test*`.
 ///
 /// Paths: globs from the workspace root, `*` within one name and `**` across folders; `dir/` and `dir/**` mean the
-/// folder and all beneath it. A deny or ask rule that names a folder holds for all beneath it too.
+/// folder and all beneath it, and `*` alone means everything. A deny or ask rule that names a folder holds for all
+/// beneath it too. Names are matched in the text form of [`RelPath`](crate::path::RelPath), where a byte that is not
+/// UTF-8 stands as `\xNN`.
 ///
 /// Commands: the pattern's words (quoted as in a shell) are globs, one for each argument. A pattern that ends in `*`
 /// takes any further arguments: `cargo test*` allows `cargo test --offline`. Without it an allow rule needs the whole
 /// argument vector to match, while a deny or ask rule holds for every command that begins so. A deny or ask rule also
-/// finds its program under another path: `deny exec rm` refuses `/bin/rm`.
+/// finds its program under another path: `deny exec rm` refuses `/bin/rm`. An allow rule's glob does not reach a
+/// program through `..`, so `allow exec ./bin/*` does not allow `./bin/../evil`.
 ///
-/// Hosts: `host:port`, each a glob; no port means every port.
+/// Hosts: `host:port`, each a glob; no port means every port. An IPv6 address with a port stands in brackets.
+///
+/// In every glob `?` and `[..]` stand for one ASCII character and `{a,b}` for either.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
     access: Access,
     text: String,
     globs: Vec<GlobMatcher>,
+    /// A command's pattern that takes further arguments.
     open_ended: bool,
+    /// A path pattern that names the workspace itself.
+    root: bool,
 }
 
 /// The text is not a rule.
@@ -53,7 +61,17 @@ pub enum BadRule {
     },
 }
 
+/// Longest rule that is read. A glob's automaton grows with its text, and rules come from journals too.
+const LONGEST_RULE: usize = 4096;
+
+fn bad_glob(rule: &str, reason: &str) -> BadRule {
+    BadRule::Glob { rule: rule.chars().take(200).collect(), reason: reason.to_owned() }
+}
+
 fn glob(text: &str, crosses: Crosses, rule: &str) -> Result<GlobMatcher, BadRule> {
+    if has_foreign_class(text) {
+        return Err(bad_glob(rule, "`[..]` takes ASCII characters only; write `{a,b}`"));
+    }
     GlobBuilder::new(text)
         .literal_separator(crosses == Crosses::No)
         .backslash_escape(true)
@@ -62,8 +80,26 @@ fn glob(text: &str, crosses: Crosses, rule: &str) -> Result<GlobMatcher, BadRule
         .map_err(|error| BadRule::Glob { rule: rule.to_owned(), reason: error.kind().to_string() })
 }
 
+/// Whether a character that is not ASCII stands in `[..]`, which matches single bytes and so would never match it.
+fn has_foreign_class(text: &str) -> bool {
+    let mut chars = text.chars();
+    let mut class = None;
+    while let Some(c) = chars.next() {
+        match (c, class) {
+            ('\\', None) => drop(chars.next()),
+            ('[', None) => class = Some(0_usize),
+            // A `]` that stands first (or behind a leading `!` or `^`) is a member.
+            (']', Some(at)) if at > 0 => class = None,
+            ('!' | '^', Some(0)) | (_, None) => {}
+            (c, Some(_)) if !c.is_ascii() => return true,
+            (_, Some(at)) => class = Some(at + 1),
+        }
+    }
+    false
+}
+
 /// Whether `*` crosses a `/`.
-#[derive(PartialEq)]
+#[derive(Clone, Copy, PartialEq)]
 enum Crosses {
     Yes,
     No,
@@ -92,11 +128,11 @@ impl Pattern {
         match touch {
             Touch::Read { path } | Touch::Write { path } => {
                 let hit = |text: &str| self.globs.iter().any(|glob| glob.is_match(text));
-                hit(path.as_str()) || (effect != Effect::Allow && path.ancestors().any(hit))
+                hit(path.as_str()) || (effect != Effect::Allow && (self.root || path.ancestors().any(hit)))
             }
             Touch::Exec { argv, program } => self.matches_argv(argv, program.as_deref(), effect),
             Touch::Net { host, port } => {
-                self.globs[0].is_match(host)
+                self.globs[0].is_match(plain_host(host))
                     && self.globs.get(1).is_none_or(|glob| glob.is_match(port.to_string()))
             }
             Touch::Call { tool } => self.globs[0].is_match(tool),
@@ -106,7 +142,8 @@ impl Pattern {
 
     fn matches_argv(&self, argv: &[String], program: Option<&str>, effect: Effect) -> bool {
         let Some((name, rest)) = argv.split_first() else {
-            return false;
+            // No command at all: only a rule on every command speaks of it.
+            return effect != Effect::Allow && self.globs.len() == 1 && self.last_is_star();
         };
         let words = &self.globs[1..];
         let enough = rest.len() >= words.len()
@@ -115,7 +152,7 @@ impl Pattern {
             return false;
         }
         let program_hit = if effect == Effect::Allow {
-            self.globs[0].is_match(name)
+            self.globs[0].is_match(name) && !self.climbs_through_glob(name)
         } else {
             let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
             self.globs[0].is_match(name)
@@ -126,6 +163,13 @@ impl Pattern {
         let words_hit = words.iter().zip(rest).all(|(glob, arg)| glob.is_match(arg));
         let ends = rest.len() <= words.len() || self.open_ended || effect != Effect::Allow;
         program_hit && words_hit && ends
+    }
+
+    /// Whether `name` leaves by `..` what the program's glob seems to name. The rule's own `..`, and `*`, may.
+    fn climbs_through_glob(&self, name: &str) -> bool {
+        let climbs = |path: &str| path.split('/').any(|part| part == "..");
+        let rule = self.globs[0].glob().glob();
+        climbs(name) && !climbs(rule) && !rule.bytes().all(|byte| byte == b'*')
     }
 
     /// A last word that is `*` alone also stands for no argument at all.
@@ -147,32 +191,89 @@ impl FromStr for Pattern {
         if target.is_empty() {
             return Err(BadRule::Empty(text.to_owned()));
         }
-        let mut open_ended = false;
+        if text.len() > LONGEST_RULE {
+            return Err(bad_glob(text, &format!("it is longer than {LONGEST_RULE} bytes")));
+        }
+        let (mut open_ended, mut root) = (false, false);
         let globs = match access {
-            Access::Read | Access::Write => path_globs(target, text)?,
+            Access::Read | Access::Write => {
+                let target = plain_path(target, text)?;
+                root = target == ".";
+                path_globs(&target, text)?
+            }
             Access::Exec => {
                 let words = shlex::split(target).ok_or_else(|| BadRule::Quote(text.to_owned()))?;
-                open_ended = words.last().is_some_and(|word| word.ends_with('*'));
+                open_ended = words.last().is_some_and(|word| ends_in_star(word));
                 words.iter().map(|word| glob(word, Crosses::Yes, text)).collect::<Result<Vec<_>, _>>()?
             }
-            Access::Net => match target.rsplit_once(':') {
-                Some((host, port)) => {
-                    vec![glob(&host.to_lowercase(), Crosses::Yes, text)?, glob(port, Crosses::Yes, text)?]
+            Access::Net => {
+                let (host, port) = host_and_port(target);
+                if host.is_empty() || port == Some("") {
+                    return Err(bad_glob(text, "a host or port is empty; write `host:port` or `host`"));
                 }
-                None => vec![glob(&target.to_lowercase(), Crosses::Yes, text)?],
-            },
+                let host = glob(&plain_host(host), Crosses::Yes, text)?;
+                let port = port.map(|port| glob(port, Crosses::Yes, text)).transpose()?;
+                std::iter::once(host).chain(port).collect()
+            }
             Access::Call | Access::Spawn => vec![glob(target, Crosses::Yes, text)?],
         };
         if globs.is_empty() {
             return Err(BadRule::Empty(text.to_owned()));
         }
-        Ok(Self { access, text: format!("{access} {target}"), globs, open_ended })
+        Ok(Self { access, text: format!("{access} {target}"), globs, open_ended, root })
     }
+}
+
+/// Whether a word's last character is a `*` that is a glob, not one written `\\*`.
+fn ends_in_star(word: &str) -> bool {
+    word.strip_suffix('*')
+        .is_some_and(|rest| rest.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 0)
+}
+
+/// A host as rules are held against it: lower case, no brackets, no dot at the end.
+fn plain_host(host: &str) -> String {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match bare {
+        Some(address) if address.contains(':') => address,
+        _ => host,
+    };
+    host.strip_suffix('.').unwrap_or(host).to_lowercase()
+}
+
+/// Splits `host:port`. An IPv6 address has its port behind brackets; without brackets it has none.
+fn host_and_port(target: &str) -> (&str, Option<&str>) {
+    if let Some((host, rest)) = target.rsplit_once(']')
+        && target.starts_with('[')
+        && host.contains(':')
+    {
+        let host = &target[..=host.len()];
+        return (host, rest.strip_prefix(':'));
+    }
+    match target.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') => (host, Some(port)),
+        _ => (target, None),
+    }
+}
+
+/// A path pattern spelled as paths are: no `.` and no empty parts. What no path is spelled like is refused, since a
+/// rule that never matches protects nothing.
+fn plain_path(target: &str, rule: &str) -> Result<String, BadRule> {
+    if target.starts_with('/') {
+        return Err(bad_glob(rule, "it is absolute; write it from the workspace root"));
+    }
+    if target.split('/').any(|part| part == "..") {
+        return Err(bad_glob(rule, "it contains `..`; write it from the workspace root"));
+    }
+    let parts: Vec<&str> = target.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+    Ok(match (parts.is_empty(), target.ends_with('/')) {
+        (true, true) => "**".to_owned(),
+        (true, false) => ".".to_owned(),
+        (false, slash) => format!("{}{}", parts.join("/"), if slash { "/" } else { "" }),
+    })
 }
 
 /// A path pattern as globs: `*` and `**` alone mean everything, `dir/` and `dir/**` mean the folder itself as well.
 fn path_globs(target: &str, rule: &str) -> Result<Vec<GlobMatcher>, BadRule> {
-    let target = target.strip_prefix("./").unwrap_or(target);
     if matches!(target, "*" | "**" | "**/*") {
         return Ok(vec![glob("**", Crosses::Yes, rule)?]);
     }

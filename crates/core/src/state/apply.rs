@@ -2,30 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use super::{CallState, GateRun, OpenAct, RunState, Step, Violation, invocation_id};
-use crate::act::{ActEnd, Change, Intent, Touch};
-use crate::budget::Ledger;
+use super::check::{Checked, must};
+use super::{CallState, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
+use crate::act::{ActEnd, Change, Recovery, Touch};
+use crate::budget::{Bound, Ledger};
 use crate::containment::Rung;
 use crate::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached, Event,
-    GateJudged, GateVerdict, InvalidCall, ModelAnswered, Note, NoteWhy, RunCreated, RunFinished, Submitted,
-    Verdict,
+    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
+    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, ModelAnswered, ModelFailed,
+    Note, NoteWhy, RunCreated, RunFinished, Submitted,
 };
-use crate::id::ActId;
-use crate::outcome::Outcome;
+use crate::id::{ActId, StepId};
+use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::Effect;
 use crate::transcript::Stop;
 
-type Checked = Result<(), String>;
-
-fn must(holds: bool, why: &str) -> Checked {
-    if holds { Ok(()) } else { Err(why.to_owned()) }
-}
-
 impl RunState {
-    /// Folds the next event, or says why it cannot be one. A refused event leaves the state as it was, except that
-    /// the state is then of no further use to a verifier.
+    /// Folds the next event, or says why it cannot be one. A refused event leaves the state as it was.
     pub fn apply(&mut self, event: &Event) -> Result<(), Violation> {
         if event.seq != self.next_seq {
             return Err(Violation::Sequence { expected: self.next_seq, found: event.seq });
@@ -36,11 +30,9 @@ impl RunState {
         if let Body::ActDecided(body) = &event.body {
             self.check_decision(event.seq, body)?;
         }
-        self.fold_body(event).map_err(|why| Violation::Transition {
-            seq: event.seq,
-            kind: event.body.kind(),
-            why,
-        })?;
+        let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
+            .and_then(|()| self.fold_body(event));
+        folded.map_err(|why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why })?;
         self.count_time(event);
         self.next_seq += 1;
         Ok(())
@@ -76,6 +68,7 @@ impl RunState {
         self.last_at_ms = event.at_ms;
     }
 
+    /// Checks the event and folds it. Every check comes before the first change.
     fn fold_body(&mut self, event: &Event) -> Checked {
         if let Body::RunCreated(body) = &event.body {
             return self.run_created(body);
@@ -88,23 +81,15 @@ impl RunState {
         must(self.attached, "no driver has the run")?;
         match &event.body {
             Body::RunCreated(_) | Body::DriverAttached(_) => Ok(()),
-            Body::DriverDetached(body) => {
-                self.attached = false;
-                self.pause = Some(body.clone());
-                Ok(())
-            }
+            Body::DriverDetached(body) => self.driver_detached(body),
             Body::ModelAnswered(body) => self.model_answered(body),
-            Body::ModelFailed(body) => {
-                must(body.step.0 == self.ledger.steps, "it is not of the step that is due")?;
-                self.counts.failed_requests += 1;
-                Ok(())
-            }
+            Body::ModelFailed(body) => self.model_failed(body),
             Body::CallInvalid(body) => self.call_invalid(body),
             Body::ActDecided(body) => self.act_decided(body),
             Body::ActApproved(body) => self.act_approved(body),
             Body::ActStarted(body) => self.act_started(body),
             Body::ActFinished(body) => self.act_finished(body),
-            Body::WorkspaceDrifted(body) => self.changed(&body.changes),
+            Body::WorkspaceDrifted(body) => self.drifted(&body.changes),
             Body::Note(body) => self.note(body),
             Body::Submitted(body) => self.run_submitted(body),
             Body::GateJudged(body) => self.gate_judged(body),
@@ -114,6 +99,10 @@ impl RunState {
 
     fn run_created(&mut self, body: &RunCreated) -> Checked {
         must(self.created.is_none(), "the run exists already")?;
+        must(
+            body.budget.cost_micros.is_none() || body.price.is_some(),
+            "it bounds the cost of a model whose price is not known",
+        )?;
         self.ledger = Ledger::new(body.budget, body.price);
         self.created = Some(Box::new(body.clone()));
         Ok(())
@@ -128,17 +117,69 @@ impl RunState {
         self.attached = true;
         self.pause = None;
         self.counts.drivers += 1;
+        self.decide_again();
+        Ok(())
+    }
+
+    /// What was allowed because it would be contained, and has not started, is not allowed under a driver that
+    /// contains less. The gate is the contract's order and stays one.
+    fn decide_again(&mut self) {
+        let Some(created) = &self.created else {
+            return;
+        };
+        let rung = self.rung;
+        for act in self.open.values_mut().filter(|act| act.started.is_none()) {
+            act.rung = rung;
+            if act.call.is_some() {
+                let decision = created.policy.decide(&act.touches, rung);
+                if decision.effect > act.decision.effect {
+                    act.decision = decision;
+                }
+            }
+        }
+    }
+
+    fn driver_detached(&mut self, body: &DriverDetached) -> Checked {
+        let act = body.act.map(|act| open(&self.open, act)).transpose()?;
+        must(
+            body.why != Pause::Approval || act.is_some_and(OpenAct::waits),
+            "it names no act that waits for approval",
+        )?;
+        must(
+            body.why != Pause::Indeterminate || act.is_some_and(|act| act.started.is_some()),
+            "it names no act that may have happened",
+        )?;
+        self.attached = false;
+        self.pause = Some(body.clone());
+        Ok(())
+    }
+
+    /// The model is asked only when that is due. Time that ran out while a request was under way is not held against
+    /// its answer.
+    fn must_be_asked(&self, step: StepId) -> Checked {
+        must(self.step_is_closed(), "the step before it is not over")?;
+        must(self.submitted.is_none(), "the run is submitted")?;
+        must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
+        match self.next() {
+            Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { bound: Bound::Time }) => Ok(()),
+            Next::Finish(Outcome::BudgetSpent { bound }) => Err(format!("the budget of {bound} is spent")),
+            _ => Err("the model is not to be asked now".to_owned()),
+        }
+    }
+
+    fn model_failed(&mut self, body: &ModelFailed) -> Checked {
+        self.must_be_asked(body.step)?;
+        self.counts.failed_requests += 1;
         Ok(())
     }
 
     fn model_answered(&mut self, body: &ModelAnswered) -> Checked {
-        must(self.step_is_closed(), "the step before it is not over")?;
-        must(self.submitted.is_none(), "the run is submitted")?;
-        must(body.step.0 == self.ledger.steps, "it is not the step that is due")?;
+        self.must_be_asked(body.step)?;
         must(
             body.invocation == invocation_id(&self.stream, body.step),
             "its invocation id is not that of the step",
         )?;
+        must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
         self.ledger.steps += 1;
         self.ledger.settle(&body.usage);
         if body.estimated {
@@ -161,20 +202,34 @@ impl RunState {
             && self.step.as_ref().is_none_or(|step| step.calls.iter().all(|call| *call == CallState::Settled))
     }
 
-    fn call_slot(&mut self, call: CallRef) -> Result<&mut CallState, String> {
-        self.step
-            .as_mut()
-            .filter(|step| step.id == call.step)
-            .and_then(|step| step.calls.get_mut(call.index as usize))
-            .ok_or_else(|| "it answers a call that the step does not have".to_owned())
+    fn must_be_pending(&self, call: CallRef) -> Checked {
+        let step = self.step.as_ref().filter(|step| step.id == call.step);
+        let state = step.and_then(|step| step.calls.get(call.index as usize));
+        match state {
+            Some(CallState::Pending) => Ok(()),
+            Some(_) => Err("the call is answered already".to_owned()),
+            None => Err("it answers a call that the step does not have".to_owned()),
+        }
+    }
+
+    fn set_call(&mut self, call: CallRef, state: CallState) {
+        let step = self.step.as_mut().filter(|step| step.id == call.step);
+        if let Some(slot) = step.and_then(|step| step.calls.get_mut(call.index as usize)) {
+            *slot = state;
+        }
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.step.as_ref().is_some_and(|step| step.stop == Stop::Length)
     }
 
     fn call_invalid(&mut self, body: &CallInvalid) -> Checked {
-        let cut_off = self.step.as_ref().is_some_and(|step| step.stop == Stop::Length);
-        must(cut_off == (body.why == InvalidCall::CutOff), "a call is cut off exactly when its answer is")?;
-        let slot = self.call_slot(body.call)?;
-        must(*slot == CallState::Pending, "the call is answered already")?;
-        *slot = CallState::Settled;
+        must(
+            self.is_cut_off() == (body.why == InvalidCall::CutOff),
+            "a call is cut off exactly when its answer is",
+        )?;
+        self.must_be_pending(body.call)?;
+        self.set_call(body.call, CallState::Settled);
         self.counts.invalid_calls += 1;
         self.failed_like("invalid", body.result);
         Ok(())
@@ -182,13 +237,17 @@ impl RunState {
 
     fn act_decided(&mut self, body: &ActDecided) -> Checked {
         must(body.act.0 == self.counts.acts, "its act is not the next one")?;
+        let repeatable =
+            body.touches.iter().all(|touch| matches!(touch, Touch::Read { .. } | Touch::Write { .. }));
+        must(
+            repeatable || body.recovery != Recovery::Replayable,
+            "only reads and writes can be settled by looking; it is declared replayable and does more",
+        )?;
         match body.call {
             Some(call) => {
-                let cut_off = self.step.as_ref().is_some_and(|step| step.stop == Stop::Length);
-                must(!cut_off, "the calls of an answer that was cut off are not acts")?;
-                let slot = self.call_slot(call)?;
-                must(*slot == CallState::Pending, "the call is answered already")?;
-                *slot = CallState::Open;
+                must(!self.is_cut_off(), "the calls of an answer that was cut off are not acts")?;
+                self.must_be_pending(call)?;
+                self.set_call(call, CallState::Open);
             }
             None => self.check_gate_act(body)?,
         }
@@ -204,6 +263,7 @@ impl RunState {
                 decision: body.decision.clone(),
                 verdict: None,
                 started: None,
+                rung: self.rung,
             },
         );
         Ok(())
@@ -217,14 +277,11 @@ impl RunState {
             _ => false,
         };
         must(is_gate, "no call asks for it and it is not the contract's gate")?;
-        must(
-            self.submitted.is_some() && self.gate.run.is_none() && self.open.is_empty(),
-            "the gate is not due",
-        )
+        must(self.next() == Next::RunGate, "the gate is not due")
     }
 
     fn act_approved(&mut self, body: &ActApproved) -> Checked {
-        let act = open(&mut self.open, body.act)?;
+        let act = open_mut(&mut self.open, body.act)?;
         must(act.decision.effect == Effect::Ask, "the policy does not ask about it")?;
         must(act.verdict.is_none(), "it is answered already")?;
         act.verdict = Some(body.verdict);
@@ -232,49 +289,44 @@ impl RunState {
     }
 
     fn act_started(&mut self, body: &ActStarted) -> Checked {
-        let act = open(&mut self.open, body.act)?;
+        let act = open(&self.open, body.act)?;
         must(act.may_start(), "neither the policy nor a person allows it")?;
         must(act.started.is_none(), "it started already")?;
         must(act.covers(&body.intent), "it sets out to do what was not put before the policy")?;
-        act.started = Some(body.intent.clone());
+        self.check_limits(act, &body.intent)?;
+        if act.call.is_none() {
+            self.gate.disturbed = false;
+        }
+        open_mut(&mut self.open, body.act)?.started = Some(body.intent.clone());
         Ok(())
     }
 
     fn act_finished(&mut self, body: &ActFinished) -> Checked {
-        let act = open(&mut self.open, body.act)?;
-        let refused = body.end == ActEnd::Refused;
-        must(refused == act.is_refused(), "an act ends refused exactly when it was refused")?;
-        let started = act.started.is_some();
-        must(started || body.changes.is_empty(), "it changed files without having started")?;
-        must(started || body.command.is_none(), "it ran a command without having started")?;
-        let needs_start = act.touches.iter().any(|touch| !matches!(touch, Touch::Read { .. }));
-        must(started || !needs_start || body.end != ActEnd::Done, "it has effects and never started")?;
-        if let Some(Intent::Write { changes }) = &act.started {
-            must(
-                body.end != ActEnd::Done || *changes == body.changes,
-                "it did not change what it set out to change",
-            )?;
-        }
+        let act = open(&self.open, body.act)?;
+        act.check_end(body)?;
         self.check_no_denied_change(&body.changes)?;
+        self.check_changes(&body.changes)?;
         let Some(act) = self.open.remove(&body.act) else {
             return Err("no such act is open".to_owned());
         };
-        self.changed(&body.changes)?;
+        self.changed(&body.changes);
         for seen in &body.seen {
             self.seen.insert(seen.path.clone(), seen.content);
         }
+        let refused = body.end == ActEnd::Refused;
         if refused {
             self.counts.refused += 1;
         }
         match act.call {
             Some(call) => {
-                *self.call_slot(call)? = CallState::Settled;
+                self.set_call(call, CallState::Settled);
                 if act.tool == "submit" && body.end == ActEnd::Done {
                     self.submit_call = true;
                 }
                 if matches!(body.end, ActEnd::Done) {
                     self.last_failure = None;
                     self.repeats = 0;
+                    self.steered = 0;
                 } else {
                     self.failed_like(&act.tool, act.args);
                 }
@@ -283,25 +335,10 @@ impl RunState {
                 self.gate.run = Some(GateRun {
                     act: body.act,
                     command: body.command.clone(),
-                    changed: !body.changes.is_empty(),
+                    changed: self.gate.disturbed || !body.changes.is_empty(),
                     refused,
                 });
             }
-        }
-        Ok(())
-    }
-
-    /// Nothing recorded as changed lies where the policy denies writing: what a command changed there was undone.
-    fn check_no_denied_change(&self, changes: &[Change]) -> Checked {
-        let Some(created) = &self.created else {
-            return Ok(());
-        };
-        for change in changes {
-            let touch = [Touch::Write { path: change.path.clone() }];
-            must(
-                created.policy.decide(&touch, self.rung).effect != Effect::Deny,
-                "it changed a file that the policy protects",
-            )?;
         }
         Ok(())
     }
@@ -312,29 +349,42 @@ impl RunState {
             self.repeats += 1;
         } else {
             self.repeats = 1;
+            self.steered = 0;
             self.last_failure = Some(failure);
         }
     }
 
-    fn changed(&mut self, changes: &[Change]) -> Checked {
+    fn changed(&mut self, changes: &[Change]) {
         if !changes.is_empty() {
             self.gate.debt = true;
         }
         for change in changes {
-            must(change.before != change.after, "it records a change that changes nothing")?;
-            merge(&mut self.net, change)?;
+            self.files.insert(change.path.clone(), change.after.clone());
+            merge(&mut self.net, change);
+        }
+    }
+
+    /// Drift under a gate that runs, or ran and is not judged, is drift of the tree that it judges.
+    fn drifted(&mut self, changes: &[Change]) -> Checked {
+        self.check_changes(changes)?;
+        self.changed(changes);
+        if !changes.is_empty() {
+            self.gate.disturbed = true;
+            if let Some(run) = &mut self.gate.run {
+                run.changed = true;
+            }
         }
         Ok(())
     }
 
     fn note(&mut self, body: &Note) -> Checked {
         must(self.step_is_closed(), "the step is not over")?;
+        must(self.next() == Next::Note(body.why), "no such note is due")?;
         if let Some(step) = &mut self.step {
             step.followed_up = true;
         }
         match body.why {
             NoteWhy::GateFailed => {
-                must(self.submitted.is_some() && self.gate.verdict.is_some(), "no gate was judged")?;
                 self.submitted = None;
                 self.gate.verdict = None;
             }
@@ -347,8 +397,8 @@ impl RunState {
     fn run_submitted(&mut self, body: &Submitted) -> Checked {
         must(self.step_is_closed(), "the step is not over")?;
         must(self.submitted.is_none(), "it is submitted already")?;
-        let due = self.submit_call || self.final_answer();
-        must(due, "the agent did not say that it is done")?;
+        must(self.next() == Next::Submit(body.via), "the agent did not say so that it is done")?;
+        must(self.step.as_ref().is_some_and(|step| step.id == body.step), "it is not of the step under way")?;
         if let Some(step) = &mut self.step {
             step.followed_up = true;
         }
@@ -366,26 +416,16 @@ impl RunState {
     }
 
     fn gate_judged(&mut self, body: &GateJudged) -> Checked {
-        let Some(run) = self.gate.run.take() else {
-            return Err("the gate did not run".to_owned());
-        };
-        must(run.act == body.act, "it judges another act")?;
-        let exited_well = run
-            .command
-            .as_ref()
-            .is_some_and(|command| command.exit == crate::act::ExitFact::Exited { code: 0 });
+        self.check_verdict(body)?;
         match body.verdict {
-            GateVerdict::Passed => {
-                must(exited_well, "the gate's command did not exit with 0")?;
-                must(!run.changed, "the gate changed the tree that it judged")?;
-                self.gate.debt = false;
-            }
+            GateVerdict::Passed => self.gate.debt = false,
             GateVerdict::Failed => self.gate.rejections += 1,
             GateVerdict::Errored => {
                 self.gate.errors += 1;
-                self.gate.refused = run.refused;
+                self.gate.refused = self.gate.run.as_ref().is_some_and(|run| run.refused);
             }
         }
+        self.gate.run = None;
         self.gate.verdict = Some(body.verdict);
         self.gate.last = Some(body.clone());
         Ok(())
@@ -393,73 +433,36 @@ impl RunState {
 
     fn run_finished(&mut self, body: &RunFinished) -> Checked {
         must(self.open.is_empty(), "an act is not over")?;
-        let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
         let passed_here =
             self.gate_holds() && self.gate.last.as_ref().is_some_and(|judged| judged.tree == body.tree);
         must(
             body.verified == passed_here,
             "it is verified exactly when the gate passed on the tree it ends with",
         )?;
-        if body.outcome == Outcome::Done {
-            must(self.submitted.is_some(), "the agent did not submit")?;
-            must(!gated || body.verified, "the gate did not pass")?;
-        }
+        self.check_outcome(body)?;
         self.attached = false;
         self.finished = Some(body.clone());
         Ok(())
     }
 }
 
-fn open(acts: &mut BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&mut OpenAct, String> {
-    acts.get_mut(&act).ok_or_else(|| "no such act is open".to_owned())
+fn no_act() -> String {
+    "no such act is open".to_owned()
 }
 
-/// Adds a change to the net of all changes. Each change begins where the one before it ended.
-fn merge(net: &mut BTreeMap<RelPath, Change>, change: &Change) -> Checked {
-    match net.get_mut(&change.path) {
-        None => {
-            net.insert(change.path.clone(), change.clone());
-        }
-        Some(held) => {
-            must(held.after == change.before, "it begins with content that the file did not have")?;
-            held.after.clone_from(&change.after);
-            if held.before == held.after {
-                // Back to where it started. The path stays known only through its base.
-                net.remove(&change.path);
-            }
-        }
-    }
-    Ok(())
+fn open(acts: &BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&OpenAct, String> {
+    acts.get(&act).ok_or_else(no_act)
 }
 
-impl OpenAct {
-    /// Whether policy, or a person where policy asks, lets it start.
-    pub fn may_start(&self) -> bool {
-        match self.decision.effect {
-            Effect::Allow => true,
-            Effect::Ask => self.verdict == Some(Verdict::Approved),
-            Effect::Deny => false,
-        }
-    }
+fn open_mut(acts: &mut BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&mut OpenAct, String> {
+    acts.get_mut(&act).ok_or_else(no_act)
+}
 
-    /// Whether policy or a person refused it.
-    pub fn is_refused(&self) -> bool {
-        self.decision.effect == Effect::Deny
-            || (self.decision.effect == Effect::Ask && self.verdict == Some(Verdict::Denied))
-    }
-
-    /// Whether all that `intent` does was among the touches that policy decided on.
-    fn covers(&self, intent: &Intent) -> bool {
-        match intent {
-            Intent::Write { changes } => changes.iter().all(|change| {
-                self.touches
-                    .iter()
-                    .any(|touch| matches!(touch, Touch::Write { path } if *path == change.path))
-            }),
-            Intent::Command { argv, .. } => self
-                .touches
-                .iter()
-                .any(|touch| matches!(touch, Touch::Exec { argv: decided, .. } if decided == argv)),
-        }
+/// Adds a change to the net of all changes: first before and last after. Back where it started is no change.
+fn merge(net: &mut BTreeMap<RelPath, Change>, change: &Change) {
+    let held = net.entry(change.path.clone()).or_insert_with(|| change.clone());
+    held.after.clone_from(&change.after);
+    if held.before == held.after {
+        net.remove(&change.path);
     }
 }

@@ -5,6 +5,7 @@
 //! each policy decision is the one that the policy gives.
 
 mod apply;
+mod check;
 mod next;
 mod violation;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 pub use next::Next;
 pub use violation::Violation;
 
-use crate::act::{Change, CommandFact, Intent, Recovery, Touch};
+use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
 use crate::budget::Ledger;
 use crate::containment::Rung;
 use crate::digest::Digest;
@@ -49,6 +50,8 @@ pub struct OpenAct {
     pub verdict: Option<Verdict>,
     /// What it set out to do, once it started.
     pub started: Option<Intent>,
+    /// What contained commands when it started; until then, what contains them now.
+    pub rung: Rung,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,8 @@ struct GateState {
     rejections: u32,
     errors: u32,
     refused: bool,
+    /// The workspace drifted since the gate's newest run started.
+    disturbed: bool,
     /// The workspace changed after the last gate that passed.
     debt: bool,
 }
@@ -122,6 +127,8 @@ pub struct RunState {
     step: Option<Step>,
     open: BTreeMap<ActId, OpenAct>,
     net: BTreeMap<RelPath, Change>,
+    /// Each file that ever changed, as it is now.
+    files: BTreeMap<RelPath, Option<FileFact>>,
     seen: BTreeMap<RelPath, Digest>,
     submit_call: bool,
     submitted: Option<Submitted>,
@@ -151,6 +158,7 @@ impl RunState {
             step: None,
             open: BTreeMap::new(),
             net: BTreeMap::new(),
+            files: BTreeMap::new(),
             seen: BTreeMap::new(),
             submit_call: false,
             submitted: None,
@@ -241,6 +249,12 @@ impl RunState {
     /// The newest judgement of the gate.
     pub fn last_gate(&self) -> Option<&GateJudged> {
         self.gate.last.as_ref()
+    }
+
+    /// The gate's command that was run and not yet judged: how it exited, and whether it changed the workspace.
+    pub fn gate_run(&self) -> Option<(Option<ExitFact>, bool)> {
+        let run = self.gate.run.as_ref()?;
+        Some((run.command.as_ref().map(|command| command.exit), run.changed))
     }
 
     /// Whether the gate passed and nothing has changed since.

@@ -48,8 +48,7 @@ impl<'a> Turn<'a> {
             })
             .collect();
         let usage = match step.usage {
-            Some(UsageSaid::Silent(_)) => None,
-            Some(UsageSaid::Counts(usage)) => Some(usage),
+            Some(UsageSaid(said)) => said,
             None => Some(Usage { input: prompt_bytes as u64 / 4, output: 10, ..Usage::default() }),
         };
         Self {
@@ -134,7 +133,10 @@ impl<'a> Turn<'a> {
             ));
             for piece in pieces(&call.arguments) {
                 out.push(chunk(
-                    &format!("{{\"tool_calls\":[{{\"index\":{n},\"function\":{{\"arguments\":{}}}}}]}}", quoted(piece)),
+                    &format!(
+                        "{{\"tool_calls\":[{{\"index\":{n},\"function\":{{\"arguments\":{}}}}}]}}",
+                        quoted(piece)
+                    ),
                     None,
                 ));
             }
@@ -219,7 +221,9 @@ impl<'a> Turn<'a> {
             out.push(event("content_block_stop", &format!(",\"index\":{index}")));
             index += 1;
         };
-        let delta = |kind: &str, key: &str, piece: &str| format!("{{\"type\":\"{kind}\",\"{key}\":{}}}", quoted(piece));
+        let delta = |kind: &str, key: &str, piece: &str| {
+            format!("{{\"type\":\"{kind}\",\"{key}\":{}}}", quoted(piece))
+        };
         if let Some(think) = &self.think {
             let mut deltas: Vec<String> =
                 pieces(think).map(|piece| delta("thinking_delta", "thinking", piece)).collect();
@@ -231,7 +235,8 @@ impl<'a> Turn<'a> {
             block("{\"type\":\"text\",\"text\":\"\"}".to_owned(), deltas);
         }
         for call in &self.calls {
-            let deltas = pieces(&call.arguments).map(|p| delta("input_json_delta", "partial_json", p)).collect();
+            let deltas =
+                pieces(&call.arguments).map(|p| delta("input_json_delta", "partial_json", p)).collect();
             let begin = format!(
                 "{{\"type\":\"tool_use\",\"id\":{},\"name\":{},\"input\":{{}}}}",
                 quoted(&call.id),
@@ -253,7 +258,8 @@ impl<'a> Turn<'a> {
     fn anthropic_whole(&self) -> Bytes {
         let mut content = Vec::new();
         if let Some(think) = &self.think {
-            content.push(json!({ "type": "thinking", "thinking": think, "signature": "c2lnbmVk" }).to_string());
+            content
+                .push(json!({ "type": "thinking", "thinking": think, "signature": "c2lnbmVk" }).to_string());
         }
         if !self.say.is_empty() {
             content.push(json!({ "type": "text", "text": self.say }).to_string());

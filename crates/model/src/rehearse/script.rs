@@ -182,26 +182,21 @@ pub(super) fn fill(text: &str, i: u64) -> String {
     if text.contains("{{i}}") { text.replace("{{i}}", &i.to_string()) } else { text.to_owned() }
 }
 
-/// What the server says of tokens.
+/// What the server says of tokens: counts, or `false` for nothing at all.
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(untagged)]
-pub(super) enum UsageSaid {
-    /// `false`: nothing at all.
-    Silent(Never),
-    /// These counts.
-    Counts(Usage),
-}
+#[serde(try_from = "serde_json::Value")]
+pub(super) struct UsageSaid(pub(super) Option<Usage>);
 
-/// `false` and nothing else.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(try_from = "bool")]
-pub(super) struct Never;
+impl TryFrom<serde_json::Value> for UsageSaid {
+    type Error = String;
 
-impl TryFrom<bool> for Never {
-    type Error = &'static str;
-
-    fn try_from(value: bool) -> Result<Self, Self::Error> {
-        if value { Err("`usage` is counts or `false`") } else { Ok(Self) }
+    fn try_from(value: serde_json::Value) -> Result<Self, String> {
+        if value == false {
+            return Ok(Self(None));
+        }
+        serde_json::from_value(value)
+            .map(|usage| Self(Some(usage)))
+            .map_err(|e| format!("`usage` is `false` or counts with `input` and `output`: {e}"))
     }
 }
 

@@ -216,7 +216,9 @@ async fn serve(
         connections.spawn(async move {
             let service = service_fn(move |request| answer(stage.clone(), request));
             // A client that goes away and a scripted break both end here.
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
         });
     }
 }
@@ -234,15 +236,20 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
         _ => None,
     };
     let plan = match wire {
-        _ if !stage.admits(&head.headers) => {
-            Err(error(StatusCode::UNAUTHORIZED, "authentication_error", "the key is missing or wrong"))
-        }
+        _ if !stage.admits(&head.headers) => Err(Box::new(error(
+            StatusCode::UNAUTHORIZED,
+            "authentication_error",
+            "the key is missing or wrong",
+        ))),
         None if head.method == Method::GET && head.uri.path().ends_with("/models") => {
             let model = json!({ "id": stage.script.model(), "object": "model", "type": "model" });
             let list = json!({ "object": "list", "data": [model], "has_more": false });
-            Err(whole(StatusCode::OK, list.to_string().into()))
+            Err(Box::new(whole(StatusCode::OK, list.to_string().into())))
         }
-        None => Err(error(StatusCode::NOT_FOUND, "not_found_error", &format!("there is no {path} here"))),
+        None => {
+            let message = format!("there is no {path} here");
+            Err(Box::new(error(StatusCode::NOT_FOUND, "not_found_error", &message)))
+        }
         Some(wire) => stage.plan(wire, &head.headers, &body),
     };
     let step = plan.as_ref().ok().map(|plan| plan.step);
@@ -254,7 +261,7 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
             }
             plan.response
         }
-        Err(response) => response,
+        Err(response) => *response,
     })
 }
 
@@ -273,8 +280,8 @@ impl Stage {
             || text("x-api-key") == Some(key.expose())
     }
 
-    fn plan(&self, wire: WireKind, headers: &HeaderMap, body: &[u8]) -> Result<Plan, Response<Play>> {
-        let bad = |message: &str| error(StatusCode::BAD_REQUEST, "invalid_request_error", message);
+    fn plan(&self, wire: WireKind, headers: &HeaderMap, body: &[u8]) -> Result<Plan, Box<Response<Play>>> {
+        let bad = |message: &str| Box::new(error(StatusCode::BAD_REQUEST, "invalid_request_error", message));
         let request: Request<'_> =
             serde_json::from_slice(body).map_err(|e| bad(&format!("the request is not understood: {e}")))?;
         if request.messages.is_empty() {
@@ -303,22 +310,22 @@ impl Stage {
             })
         };
         let latency = Duration::from_millis(fault.map_or(0, |fault| fault.latency_ms));
-        let respond = |response| Ok(Plan { step: k, latency, response });
         if let Some(response) = fires.and_then(status_fault) {
-            return respond(response);
+            return Ok(Plan { step: k, latency, response });
         }
         let model = request.model.as_deref().unwrap_or(self.script.model());
         let turn = Turn::new(model, k, i, step, body.len(), fires.is_some_and(|fault| fault.bad_json));
         if !request.stream {
-            return respond(whole(StatusCode::OK, turn.whole(wire)));
+            return Ok(Plan { step: k, latency, response: whole(StatusCode::OK, turn.whole(wire)) });
         }
         let include_usage = request.stream_options.is_some_and(|options| options.include_usage);
         let events = turn.events(wire, include_usage);
-        respond(stream(match fires {
+        let acts = match fires {
             Some(fault) => disturbed(events, fault, wire),
             // All events in one write: what a client makes of splits is its parser's test.
             None => vec![Act::Send(events.concat().into())],
-        }))
+        };
+        Ok(Plan { step: k, latency, response: stream(acts) })
     }
 
     fn record(&self, path: String, headers: &HeaderMap, body: Bytes, step: Option<u64>) {
@@ -327,7 +334,8 @@ impl Stage {
         }
         let headers: Vec<(String, String)> = headers.iter().map(|(name, value)| shown(name, value)).collect();
         if let Some(log) = &self.log {
-            let at_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+            let at_ms =
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
             let line = json!({
                 "at_ms": at_ms, "path": path, "step": step, "headers": headers,
                 "bytes": body.len(), "body": String::from_utf8_lossy(&body),
@@ -393,10 +401,8 @@ fn disturbed(events: Vec<Bytes>, fault: &Fault, wire: WireKind) -> Vec<Act> {
             return acts;
         }
         acts.push(Act::Send(event));
-        if n == 0 {
-            if let Some(time) = fault.stall_ms {
-                acts.push(Act::Wait(Duration::from_millis(time)));
-            }
+        if let (0, Some(time)) = (n, fault.stall_ms) {
+            acts.push(Act::Wait(Duration::from_millis(time)));
         }
     }
     acts

@@ -80,7 +80,8 @@ struct Start<'a> {
 #[derive(Serialize)]
 struct Thinking<'a> {
     r#type: &'a str,
-    thinking: &'a str,
+    #[serde(rename = "thinking")]
+    text: &'a str,
     signature: &'a str,
 }
 
@@ -138,7 +139,8 @@ impl Decoder {
     }
 
     fn start(&mut self, index: u64, raw: &RawValue, sink: &mut dyn Sink) -> Result<(), Failure> {
-        let start: Start<'_> = serde_json::from_str(raw.get()).map_err(|e| malformed("a content block", &e))?;
+        let start: Start<'_> =
+            serde_json::from_str(raw.get()).map_err(|e| malformed("a content block", &e))?;
         let content = match &*start.r#type {
             "text" => {
                 self.show_text(&start.text.unwrap_or_default(), sink);
@@ -178,7 +180,10 @@ impl Decoder {
 
     fn piece(&mut self, index: u64, delta: &Delta<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
         let Some(at) = self.blocks.iter().rposition(|block| block.index == index) else {
-            return Err(Failure::new(FailureClass::Malformed, format!("a delta for block {index}, which never began")));
+            return Err(Failure::new(
+                FailureClass::Malformed,
+                format!("a delta for block {index}, which never began"),
+            ));
         };
         let mut grown = 0;
         if let Some(text) = &delta.text {
@@ -276,12 +281,15 @@ impl Decode for Decoder {
         if data.is_empty() || data == "[DONE]" {
             return Ok(self.progress());
         }
-        let read: Event<'_> = serde_json::from_str(data).map_err(|e| malformed("an event of the answer", &e))?;
+        let read: Event<'_> =
+            serde_json::from_str(data).map_err(|e| malformed("an event of the answer", &e))?;
         let kind = read.r#type.as_deref().unwrap_or(&event.event);
         let index = read.index.unwrap_or(0);
         match kind {
             "error" => return Err(classify::failure(None, data)),
-            _ if read.error.is_some_and(|error| error.get() != "null") => return Err(classify::failure(None, data)),
+            _ if read.error.is_some_and(|error| error.get() != "null") => {
+                return Err(classify::failure(None, data));
+            }
             "message_start" => {
                 if let Some(message) = read.message {
                     self.take_message(message, sink)?;
@@ -330,7 +338,7 @@ impl Decode for Decoder {
                     arguments: if pieces.is_empty() { whole } else { pieces },
                 }),
                 Content::Thinking { thinking, signature } => {
-                    let block = Thinking { r#type: "thinking", thinking: &thinking, signature: &signature };
+                    let block = Thinking { r#type: "thinking", text: &thinking, signature: &signature };
                     assistant.opaque.extend(serde_json::to_string(&block));
                 }
                 Content::Other { start, pieces } => assistant.opaque.push(with_input(start, &pieces)),
@@ -370,28 +378,32 @@ fn with_input(start: String, pieces: &str) -> String {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct RawUsage {
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
+    #[serde(rename = "input_tokens")]
+    input: Option<u64>,
+    #[serde(rename = "output_tokens")]
+    output: Option<u64>,
+    #[serde(rename = "cache_read_input_tokens")]
+    cache_read: Option<u64>,
+    #[serde(rename = "cache_creation_input_tokens")]
+    cache_write: Option<u64>,
 }
 
 impl RawUsage {
     /// Later counts are cumulative, so they replace earlier ones.
     fn update(&mut self, newer: &Self) {
-        self.input_tokens = newer.input_tokens.or(self.input_tokens);
-        self.output_tokens = newer.output_tokens.or(self.output_tokens);
-        self.cache_read_input_tokens = newer.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.cache_creation_input_tokens = newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
+        self.input = newer.input.or(self.input);
+        self.output = newer.output.or(self.output);
+        self.cache_read = newer.cache_read.or(self.cache_read);
+        self.cache_write = newer.cache_write.or(self.cache_write);
     }
 
     /// This vendor's counts are disjoint already. All zeros count as not said.
     fn read(&self) -> Option<Usage> {
         let usage = Usage {
-            input: self.input_tokens?,
-            output: self.output_tokens.unwrap_or(0),
-            cache_read: self.cache_read_input_tokens.unwrap_or(0),
-            cache_write: self.cache_creation_input_tokens.unwrap_or(0),
+            input: self.input?,
+            output: self.output.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write: self.cache_write.unwrap_or(0),
             reasoning: 0,
         };
         (usage.total() > 0).then_some(usage)

@@ -101,7 +101,8 @@ impl Encode for Encoder {
                 self.text(if text.trim().is_empty() { "(empty)" } else { text });
             }
             Message::Assistant(assistant) => {
-                let opaque: Vec<(&str, bool)> = assistant.opaque.iter().filter_map(|o| own_block(o)).collect();
+                let opaque: Vec<(&str, bool)> =
+                    assistant.opaque.iter().filter_map(|o| own_block(o)).collect();
                 let blank = assistant.text.trim().is_empty();
                 if opaque.is_empty() && blank && assistant.calls.is_empty() {
                     // A message without content is refused; users' messages on both sides may stand together.

@@ -127,11 +127,9 @@ impl Decoder {
     }
 
     fn delta(&mut self, delta: Delta<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
-        if let Some(text) = delta.content.map(content_text).transpose()? {
-            if !text.is_empty() {
-                self.text.push_str(&text);
-                sink.text(&text);
-            }
+        if let Some(text) = delta.content.map(content_text).transpose()?.filter(|text| !text.is_empty()) {
+            self.text.push_str(&text);
+            sink.text(&text);
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
             self.refused = true;
@@ -158,18 +156,17 @@ impl Decoder {
     fn call(&mut self, call: CallDelta<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
         let id = call.id.unwrap_or_default();
         let (name, arguments) = match call.function {
-            Some(function) => (function.name.unwrap_or_default(), function.arguments.map(arguments_text).transpose()?),
+            Some(function) => {
+                (function.name.unwrap_or_default(), function.arguments.map(arguments_text).transpose()?)
+            }
             None => (Cow::default(), None),
         };
-        let at = match self.place(call.index, &id, &name) {
-            Some(at) => at,
-            None => {
-                // A new call begins, so the ones before it are whole.
-                self.show(sink, false);
-                self.slots.push(Slot { index: call.index, ..Slot::default() });
-                self.slots.len() - 1
-            }
-        };
+        let at = self.place(call.index, &id, &name).unwrap_or_else(|| {
+            // A new call begins, so the ones before it are whole.
+            self.show(sink, false);
+            self.slots.push(Slot { index: call.index, ..Slot::default() });
+            self.slots.len() - 1
+        });
         let slot = &mut self.slots[at];
         if slot.server_id.is_empty() {
             slot.server_id = id.into_owned();
@@ -219,7 +216,10 @@ impl Decoder {
             "length" | "max_tokens" | "model_length" => Stop::Length,
             "content_filter" | "refusal" => Stop::Refused,
             "insufficient_system_resource" => {
-                return Err(Failure::new(FailureClass::Overloaded, "the server ran out of capacity in mid-answer"));
+                return Err(Failure::new(
+                    FailureClass::Overloaded,
+                    "the server ran out of capacity in mid-answer",
+                ));
             }
             "error" | "abort" => {
                 return Err(Failure::new(FailureClass::Server, "the server gave up in mid-answer"));
@@ -249,7 +249,8 @@ impl Decode for Decoder {
         if event.event == "error" {
             return Err(classify::failure(None, data));
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|e| malformed("a chunk of the answer", &e))?;
+        let chunk: Chunk<'_> =
+            serde_json::from_str(data).map_err(|e| malformed("a chunk of the answer", &e))?;
         if chunk.error.is_some_and(|error| error.get() != "null") {
             return Err(classify::failure(None, data));
         }
@@ -286,7 +287,8 @@ impl Decode for Decoder {
                 arguments: slot.arguments,
             })
             .collect();
-        let opaque = if self.reasoning.is_empty() { Vec::new() } else { vec![opaque_reasoning(self.reasoning)] };
+        let opaque =
+            if self.reasoning.is_empty() { Vec::new() } else { vec![opaque_reasoning(self.reasoning)] };
         let (assistant, stop) = settle(Assistant { text: self.text, calls, opaque }, stop)?;
         Ok(Decoded {
             assistant,
@@ -323,7 +325,9 @@ fn content_text(raw: &RawValue) -> Result<Cow<'_, str>, Failure> {
 fn arguments_text(raw: &RawValue) -> Result<String, Failure> {
     match raw.get() {
         "null" => Ok(String::new()),
-        text if text.starts_with('"') => serde_json::from_str(text).map_err(|e| malformed("a call's arguments", &e)),
+        text if text.starts_with('"') => {
+            serde_json::from_str(text).map_err(|e| malformed("a call's arguments", &e))
+        }
         text => Ok(text.to_owned()),
     }
 }
@@ -381,7 +385,8 @@ fn read_usage(raw: &str) -> Option<Usage> {
     let cache_write = details.cache_write_tokens.unwrap_or(0).min(prompt - cache_read);
     let reasoning = raw.completion_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0);
     // Some vendors count reasoning apart from `completion_tokens`; the total tells.
-    let apart = reasoning > 0 && raw.total_tokens == prompt.checked_add(completion).and_then(|n| n.checked_add(reasoning));
+    let apart = reasoning > 0
+        && raw.total_tokens == prompt.checked_add(completion).and_then(|n| n.checked_add(reasoning));
     let output = if apart { completion.saturating_add(reasoning) } else { completion };
     Some(Usage {
         input: prompt - cache_read - cache_write,

@@ -88,10 +88,10 @@ impl Encode for Encoder {
                 } else {
                     self.string("content", &assistant.text);
                 }
-                if self.echo_reasoning {
-                    if let Some(text) = assistant.opaque.iter().find_map(|o| super::chat_decode::reasoning_of(o)) {
-                        self.string("reasoning_content", &text);
-                    }
+                let mut reasoning =
+                    assistant.opaque.iter().filter_map(|o| super::chat_decode::reasoning_of(o));
+                if let Some(text) = reasoning.next().filter(|_| self.echo_reasoning) {
+                    self.string("reasoning_content", &text);
                 }
                 for (n, call) in assistant.calls.iter().enumerate() {
                     self.prefix.extend_from_slice(if n == 0 { b",\"tool_calls\":[" } else { b"," });

@@ -23,7 +23,8 @@ impl Ids {
             wanted => wanted.to_owned(),
         };
         while !self.used.insert(id.clone()) {
-            id.push_str(&format!("_{place}"));
+            id.push('_');
+            id.push_str(&place.to_string());
         }
         id
     }

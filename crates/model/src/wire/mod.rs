@@ -51,7 +51,16 @@ impl WireKind {
 
     /// Members of the request that belong to the wire: `extra` may not name them.
     pub fn reserved(self) -> &'static [&'static str] {
-        &["model", "messages", "tools", "system", "stream", "stream_options", "max_tokens", "max_completion_tokens"]
+        &[
+            "model",
+            "messages",
+            "tools",
+            "system",
+            "stream",
+            "stream_options",
+            "max_tokens",
+            "max_completion_tokens",
+        ]
     }
 
     /// An encoder with the prelude already encoded.

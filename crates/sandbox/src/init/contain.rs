@@ -180,13 +180,17 @@ impl Exceptions {
         Self { protected: both(&carve.protected), hidden: both(&carve.hidden) }
     }
 
-    fn any_below(&self, path: &Path) -> bool {
-        self.protected.iter().chain(&self.hidden).any(|exception| exception.starts_with(path))
+    fn any_in(&self, folder: &Path) -> bool {
+        self.protected.iter().chain(&self.hidden).any(|path| path != folder && path.starts_with(folder))
+    }
+
+    fn hides_in(&self, folder: &Path) -> bool {
+        self.hidden.iter().any(|path| path.starts_with(folder))
     }
 }
 
 /// Grants `rights` on every entry below `root` that is not an exception and holds none. A folder that holds one gets
-/// no right of its own: Landlock's rights reach downwards without end.
+/// no right to change anything itself: Landlock's rights reach downwards without end.
 fn carve_out(
     rules: &Ruleset,
     root: &Path,
@@ -198,10 +202,11 @@ fn carve_out(
         return Ok(());
     }
     let rights = if exceptions.protected.iter().any(|path| path == root) { landlock::READS } else { rights };
-    let holds = |path: &Path| exceptions.protected.iter().chain(&exceptions.hidden).any(|other| other != path && other.starts_with(path));
-    if !exceptions.any_below(root) || !holds(root) {
+    if !exceptions.any_in(root) {
         return allow(rules, root, rights);
     }
+    // Names may be listed everywhere; contents may be read where nothing below is hidden.
+    allow(rules, root, if exceptions.hides_in(root) { landlock::READ_DIR } else { landlock::READS })?;
     let list = |errno: std::io::Error| Failure::new("landlock", errno.raw_os_error().unwrap_or(libc::EIO), root.to_string_lossy());
     for entry in std::fs::read_dir(root).map_err(list)? {
         let entry = entry.map_err(list)?;

@@ -36,6 +36,7 @@ fn run() -> i32 {
     sys::ignore_signals();
     // A session of our own: a terminal's Ctrl-C is for the agent to act on, not for us to die of.
     let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
     let Ok((first, descriptors)) = wire::receive(&control, RecvFlags::empty()) else { return LOST };
     match first.first() {
         Some(&wire::SUPERVISE) => supervise::supervise(control, descriptors),

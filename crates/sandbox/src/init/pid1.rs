@@ -55,7 +55,7 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
     }
 }
 
-fn set_up(view: &View, ids: (u32, u32)) -> Result<Vec<String>, Failure> {
+pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Vec<String>, Failure> {
     // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
     map_ids(ids)?;

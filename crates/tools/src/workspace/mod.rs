@@ -9,6 +9,7 @@ mod apply;
 mod entry;
 mod error;
 mod ignored;
+mod list;
 mod open;
 mod resolve;
 mod scan;
@@ -25,11 +26,12 @@ use rustix::fs::{Mode, OFlags};
 pub use apply::{Applied, ApplyError, FileChange};
 pub use entry::{FileMode, FileVersion, Kind};
 pub use error::FileError;
+pub use list::Item;
 pub use open::{Lines, OpenFile};
 pub use resolve::Located;
 pub use scan::{Content, Delta, Entry, Manifest, ScanError};
 pub use settle::{Settled, Side};
-pub use walk::{Found, Walk};
+pub(crate) use walk::{Go, Walk};
 
 /// A folder that an agent works in.
 #[derive(Debug)]

@@ -89,12 +89,20 @@ impl Workspace {
         let mut real: Vec<Vec<u8>> = Vec::new();
         let mut rest: VecDeque<Vec<u8>> = parts(&path.to_bytes());
         let mut links = 0;
+        // The link followed last: what `..` climbs from, since the path itself holds none.
+        let mut last = (path.clone(), String::new());
+        let leaves = |(link, target): (RelPath, String)| FileError::Leaves {
+            path: path.clone(),
+            link,
+            target,
+        };
         while let Some(part) = rest.pop_front() {
             match part.as_slice() {
                 b"" | b"." => continue,
                 b".." => {
-                    // Only a link's target can hold `..`, and it is checked below that it has somewhere to go.
-                    real.pop();
+                    if real.pop().is_none() {
+                        return Err(leaves(last));
+                    }
                     continue;
                 }
                 _ => real.push(part),
@@ -110,23 +118,18 @@ impl Workspace {
             if links > MOST_LINKS {
                 return Err(FileError::Loop { path: path.clone() });
             }
-            let leaves = || FileError::Leaves {
-                path: path.clone(),
-                link: here.clone(),
-                target: String::from_utf8_lossy(&target).into_owned(),
-            };
+            last = (here, String::from_utf8_lossy(&target).into_owned());
             real.pop();
             let inside = if target.first() == Some(&b'/') {
                 real.clear();
-                self.beneath(&target).ok_or_else(leaves)?
+                match self.beneath(&target) {
+                    Some(inside) => inside,
+                    None => return Err(leaves(last)),
+                }
             } else {
                 &target
             };
-            let inside = parts(inside);
-            if climbs_out(&inside, real.len()) {
-                return Err(leaves());
-            }
-            for part in inside.into_iter().rev() {
+            for part in parts(inside).into_iter().rev() {
                 rest.push_front(part);
             }
         }
@@ -143,24 +146,4 @@ fn rel(parts: &[Vec<u8>]) -> Result<RelPath, FileError> {
         return Ok(RelPath::root());
     }
     Ok(RelPath::from_bytes(&parts.join(&b'/'))?)
-}
-
-/// Whether a link's target, followed from `depth` folders beneath the root, passes above it.
-///
-/// A folder on the target's way may itself be a link; where that leads is checked when it is reached, and a `..` after
-/// it then starts from the real folder. So this is the last check for `..` at the front only, and [`Workspace::follow`]
-/// never pops beyond the root: a pop there is a no-op, as in the kernel at `/`.
-fn climbs_out(parts: &VecDeque<Vec<u8>>, depth: usize) -> bool {
-    let mut depth = depth as i64;
-    for part in parts {
-        match part.as_slice() {
-            b"" | b"." => {}
-            b".." => depth -= 1,
-            _ => depth += 1,
-        }
-        if depth < 0 {
-            return true;
-        }
-    }
-    false
 }

@@ -1,0 +1,64 @@
+//! A run's evidence as a bundle.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use provost_core::digest::Digest;
+use provost_core::id::RunId;
+use provost_core::state::RunState;
+use provost_evidence::bundle::{self, BundleError};
+use provost_evidence::export::{ExportError as AssembleError, assemble};
+use provost_evidence::keys::SigningKey;
+use provost_journal::{Store, StoreError};
+
+/// A bundle that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Key id of the signer.
+    pub key_id: String,
+    /// Bytes of its patch.
+    pub patch_bytes: u64,
+}
+
+/// Why a run was not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal cannot be made a bundle.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// The bundle cannot be written.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The run's words were dropped.
+    #[error("the content of run `{0}` was dropped: its numbers and its chain are left, a patch is not")]
+    Gone(RunId),
+}
+
+/// Writes the evidence of a run that is over into `dir`, signed by `key`.
+pub async fn export(store: &dyn Store, run: &RunId, key: &SigningKey, dir: &Path) -> Result<Exported, ExportError> {
+    let salt = store.salt(run).await?.ok_or_else(|| ExportError::Gone(run.clone()))?;
+    let mut journal = Vec::new();
+    for line in store.events_json(run).await? {
+        journal.extend_from_slice(&line);
+        journal.push(b'\n');
+    }
+    let events = store.events(run, 0).await?;
+    let state = RunState::fold(run.clone(), &events).map_err(AssembleError::from)?;
+    let mut contents: HashMap<Digest, Vec<u8>> = HashMap::new();
+    for change in state.net_changes().values() {
+        for fact in [&change.before, &change.after].into_iter().flatten() {
+            if let Some(bytes) = store.blob(run, fact.content).await? {
+                contents.insert(fact.content, bytes);
+            }
+        }
+    }
+    let content = assemble(journal, &salt, |digest| contents.get(digest).cloned())?;
+    let patch_bytes = content.patch.len() as u64;
+    bundle::write(dir, &content, key)?;
+    Ok(Exported { dir: dir.to_owned(), key_id: key.verifying_key().key_id().to_owned(), patch_bytes })
+}

@@ -1,0 +1,355 @@
+//! The workspace as the journal has it, beside the workspace as it is.
+//!
+//! What the journal expects of a path is its base at the start of the run, or what the last recorded change left
+//! there. A scan finds paths that may differ; [`Files::observe`] compares each with what is expected and makes the
+//! difference a [`Change`]. So what a command did, and what somebody else did, is found the same way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use provost_core::act::{Change, FileFact, Touch};
+use provost_core::containment::Rung;
+use provost_core::digest::{Digest, TreeDigest};
+use provost_core::event::RunCreated;
+use provost_core::path::RelPath;
+use provost_core::policy::{Effect, Policy};
+use provost_evidence::git::Repository;
+use provost_evidence::tree::{TreeEntry, tree_digest};
+use provost_sandbox::{Profile, WorkspaceAccess, git_reads, toolchain_reads};
+use provost_tools::Workspace;
+use provost_tools::command::HostEnvironment;
+use provost_tools::workspace::{Entry, FileChange, FileError, FileMode, FileVersion, Manifest};
+use serde::{Deserialize, Serialize};
+
+use crate::error::RunError;
+use crate::recorder::Recorder;
+
+/// Largest content that the journal keeps of one file, in bytes. Larger ones are named, not kept.
+const KEEP: u64 = 8 * 1024 * 1024;
+
+/// A file at the start of the run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BaseFile {
+    path: RelPath,
+    mode: String,
+    size: u64,
+    sha1: String,
+    sha256: Digest,
+    /// Salted digest, where the journal keeps the content because no commit does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<Digest>,
+}
+
+/// The workspace of one run.
+pub(crate) struct Files {
+    workspace: Workspace,
+    repository: Option<Repository>,
+    manifest: Manifest,
+    base: BTreeMap<RelPath, BaseFile>,
+    /// Paths that may differ from what the journal expects, whatever the next scan says.
+    suspect: BTreeSet<RelPath>,
+}
+
+impl Files {
+    pub(crate) fn open(root: &Path, repository: Option<&Path>) -> Result<Self, RunError> {
+        let workspace = Workspace::open(root).map_err(|error| unusable(root, &error))?;
+        let repository = repository.map(Repository::discover).transpose()?;
+        Ok(Self {
+            workspace,
+            repository,
+            manifest: Manifest::default(),
+            base: BTreeMap::new(),
+            suspect: BTreeSet::new(),
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.workspace.path()
+    }
+
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    fn error(&self, error: impl std::fmt::Display) -> RunError {
+        RunError::Workspace { path: self.root().to_owned(), reason: error.to_string() }
+    }
+
+    /// Reads the workspace as it is at the start. Returns how many files it has.
+    pub(crate) fn scan_base(&mut self) -> Result<u64, RunError> {
+        let tracked = self.tracked()?;
+        self.scan(&tracked)?;
+        Ok(self.manifest.entries().len() as u64)
+    }
+
+    fn scan(&mut self, tracked: &BTreeSet<RelPath>) -> Result<(), RunError> {
+        self.manifest = Manifest::scan(&self.workspace, tracked, KEEP, &mut |_, _| {})
+            .map_err(|error| self.error(error))?;
+        Ok(())
+    }
+
+    /// What git tracks in the workspace, whatever the ignore rules say.
+    fn tracked(&self) -> Result<BTreeSet<RelPath>, RunError> {
+        match &self.repository {
+            Some(repository) if self.root().starts_with(repository.root()) => {
+                Ok(repository.tracked(self.root())?.into_iter().collect())
+            }
+            _ => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// Remembers the files at the start, and keeps the content of those that no commit holds.
+    pub(crate) fn keep_base(&mut self, recorder: &mut Recorder) -> Result<Digest, RunError> {
+        let entries: Vec<Entry> = self.manifest.entries().cloned().collect();
+        let missing: BTreeSet<String> = match &self.repository {
+            Some(repository) => {
+                let oids: Vec<String> = entries.iter().map(|entry| hex(&entry.oid.sha1)).collect();
+                repository.missing(&oids)?.into_iter().collect()
+            }
+            None => entries.iter().map(|entry| hex(&entry.oid.sha1)).collect(),
+        };
+        for entry in entries {
+            let sha1 = hex(&entry.oid.sha1);
+            let mut content = None;
+            if missing.contains(&sha1) && entry.size <= KEEP {
+                let version = self.version(&entry.path)?;
+                content = version.map(|version| recorder.content(version.bytes));
+            }
+            self.base.insert(
+                entry.path.clone(),
+                BaseFile {
+                    path: entry.path,
+                    mode: entry.mode.as_git().to_owned(),
+                    size: entry.size,
+                    sha1,
+                    sha256: Digest::new(entry.oid.sha256),
+                    content,
+                },
+            );
+        }
+        let list: Vec<&BaseFile> = self.base.values().collect();
+        let json = serde_json::to_vec(&list).map_err(|error| RunError::Internal(error.to_string()))?;
+        Ok(recorder.content(json))
+    }
+
+    /// Reads the workspace of a run that is taken up again. Every path that is not as the journal expects is suspect.
+    pub(crate) async fn restore(&mut self, created: &RunCreated, recorder: &Recorder) -> Result<(), RunError> {
+        let json = recorder.bytes(&created.manifest).await?;
+        let list: Vec<BaseFile> = serde_json::from_slice(&json)
+            .map_err(|error| RunError::Gone(format!("the list of files at the start does not parse: {error}")))?;
+        self.base = list.into_iter().map(|file| (file.path.clone(), file)).collect();
+        let net = recorder.state().net_changes();
+        let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
+        self.scan(&watched)?;
+        let mut suspect: BTreeSet<RelPath> = net.keys().cloned().collect();
+        for path in &watched {
+            let as_base = match (self.manifest.get(path), self.base.get(path)) {
+                (None, None) => true,
+                (Some(entry), Some(base)) => {
+                    entry.mode.as_git() == base.mode && *base.sha256.bytes() == entry.oid.sha256
+                }
+                _ => false,
+            };
+            if !as_base {
+                suspect.insert(path.clone());
+            }
+        }
+        suspect.extend(
+            self.manifest
+                .entries()
+                .filter(|entry| !watched.contains(&entry.path))
+                .map(|entry| entry.path.clone()),
+        );
+        self.suspect = suspect;
+        Ok(())
+    }
+
+    /// The digest of the files as last seen.
+    pub(crate) fn tree(&self) -> Result<TreeDigest, RunError> {
+        let entries: Vec<TreeEntry> = self.manifest.entries().map(tree_entry).collect();
+        tree_digest(&entries).map_err(|error| self.error(error))
+    }
+
+    /// All that differs from what the journal expects, since this was last asked.
+    pub(crate) fn observe(&mut self, recorder: &mut Recorder) -> Result<Vec<Change>, RunError> {
+        let deltas = self.manifest.rescan(&self.workspace).map_err(|error| self.error(error))?;
+        self.suspect.extend(deltas.into_iter().map(|delta| delta.path));
+        self.differences(recorder)
+    }
+
+    /// The suspects that do differ.
+    fn differences(&mut self, recorder: &mut Recorder) -> Result<Vec<Change>, RunError> {
+        let mut changes = Vec::new();
+        for path in std::mem::take(&mut self.suspect) {
+            let before = self.expected(&path, recorder)?;
+            let after = self.actual(&path, recorder)?;
+            if before != after {
+                changes.push(Change { path, before, after });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Looks at these paths again after they were written.
+    pub(crate) fn refresh(&mut self, paths: &[RelPath]) -> Result<(), RunError> {
+        let deltas =
+            self.manifest.refresh(&self.workspace, paths).map_err(|error| self.error(error))?;
+        self.suspect.extend(deltas.into_iter().map(|delta| delta.path));
+        Ok(())
+    }
+
+    /// Differences at these paths from what the journal expects, before they are written.
+    pub(crate) fn drift_of(
+        &mut self,
+        changes: &[FileChange],
+        recorder: &mut Recorder,
+    ) -> Result<Vec<Change>, RunError> {
+        for change in changes {
+            let expected = self.expected(&change.path, recorder)?;
+            if expected != fact_of(change.before.as_ref(), recorder) {
+                self.suspect.insert(change.path.clone());
+            }
+        }
+        if self.suspect.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.differences(recorder)
+    }
+
+    /// A file as the journal expects it.
+    pub(crate) fn expected(&mut self, path: &RelPath, recorder: &mut Recorder) -> Result<Option<FileFact>, RunError> {
+        if let Some(change) = recorder.state().net_changes().get(path) {
+            return Ok(change.after.clone());
+        }
+        let Some(base) = self.base.get_mut(path) else {
+            return Ok(None);
+        };
+        if base.content.is_none() && base.size <= KEEP {
+            let held = match &self.repository {
+                Some(repository) => repository.blob(&base.sha1)?,
+                None => None,
+            };
+            base.content = held.map(|bytes| recorder.content(bytes));
+        }
+        Ok(Some(FileFact {
+            mode: base.mode.clone(),
+            size: base.size,
+            content: base.content.unwrap_or_else(|| recorder.salt().digest(base.sha256.bytes())),
+            kept: base.content.is_some(),
+        }))
+    }
+
+    /// A file as it is; its content goes into the journal.
+    fn actual(&self, path: &RelPath, recorder: &mut Recorder) -> Result<Option<FileFact>, RunError> {
+        match self.workspace.version(path, KEEP) {
+            Ok(version) => Ok(fact_of(version.as_ref(), recorder)),
+            Err(FileError::TooLarge { size, .. }) => {
+                let entry = self.manifest.get(path);
+                Ok(entry.map(|entry| FileFact {
+                    mode: entry.mode.as_git().to_owned(),
+                    size,
+                    content: recorder.salt().digest(&entry.oid.sha256),
+                    kept: false,
+                }))
+            }
+            // A folder or a special file took its place: as a file it is gone.
+            Err(FileError::Kind { .. }) => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    fn version(&self, path: &RelPath) -> Result<Option<FileVersion>, RunError> {
+        self.workspace.version(path, KEEP).map_err(|error| self.error(error))
+    }
+
+    /// Undoes a change that policy does not let stand. Says whether it could.
+    pub(crate) async fn undo(&mut self, change: &Change, recorder: &Recorder) -> Result<Undone, RunError> {
+        let before = match &change.before {
+            None => None,
+            Some(fact) if fact.kept => Some(FileVersion {
+                mode: FileMode::from_git(&fact.mode).unwrap_or(FileMode::Regular),
+                bytes: recorder.bytes(&fact.content).await?,
+            }),
+            Some(_) => return Ok(Undone::No),
+        };
+        let now = self.version(&change.path)?;
+        let back = FileChange { path: change.path.clone(), before: now, after: before };
+        self.workspace.apply(&[back]).map_err(|error| self.error(error))?;
+        self.manifest
+            .refresh(&self.workspace, std::slice::from_ref(&change.path))
+            .map_err(|error| self.error(error))?;
+        Ok(Undone::Yes)
+    }
+
+    /// What commands may see and change.
+    pub(crate) fn profile(&self, policy: &Policy, host: &HostEnvironment) -> Result<Profile, RunError> {
+        let mut profile = Profile::for_workspace(self.root())?;
+        if policy.forbids_all_writes() {
+            profile.workspace_access = WorkspaceAccess::ReadOnly;
+        }
+        profile.readable.extend(toolchain_reads(OsStr::new(&host.path), host.home.as_deref().map(Path::new)));
+        profile.readable.extend(git_reads(self.root()));
+        for path in self.names()? {
+            let denied = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;
+            let absolute = || self.root().join(path.to_os());
+            if denied(Touch::Write { path: path.clone() }) {
+                profile.protected.push(absolute());
+            }
+            if denied(Touch::Read { path: path.clone() }) {
+                profile.hidden.push(absolute());
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Every name in every folder that holds a file of the manifest: also names that ignore rules hide, such as an
+    /// `.env`, and `.git` itself. Folders beneath those are not entered.
+    fn names(&self) -> Result<BTreeSet<RelPath>, RunError> {
+        let mut folders = BTreeSet::from([RelPath::root()]);
+        for entry in self.manifest.entries() {
+            for folder in entry.path.ancestors().skip(1) {
+                if let Ok(folder) = RelPath::try_from(folder.to_owned()) {
+                    folders.insert(folder);
+                }
+            }
+        }
+        let mut names = BTreeSet::new();
+        for folder in folders {
+            let absolute = self.root().join(folder.to_os());
+            let listing = std::fs::read_dir(&absolute).map_err(|error| unusable(&absolute, &error))?;
+            for name in listing {
+                use std::os::unix::ffi::OsStrExt;
+                let name = name.map_err(|error| unusable(&absolute, &error))?.file_name();
+                names.insert(folder.join(name.as_bytes()).map_err(|error| unusable(&absolute, &error))?);
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// Whether a change could be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undone {
+    Yes,
+    No,
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> RunError {
+    RunError::Workspace { path: PathBuf::from(path), reason: error.to_string() }
+}
+
+/// A version as a fact; its content goes into the journal.
+pub(crate) fn fact_of(version: Option<&FileVersion>, recorder: &mut Recorder) -> Option<FileFact> {
+    version.map(|version| FileFact {
+        mode: version.mode.as_git().to_owned(),
+        size: version.bytes.len() as u64,
+        content: recorder.content(version.bytes.as_slice()),
+        kept: true,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

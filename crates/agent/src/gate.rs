@@ -1,0 +1,101 @@
+//! The verification gate, and what the runtime says to the model.
+
+use std::time::Duration;
+
+use provost_core::act::{ExitFact, Recovery, Touch, show_argv};
+use provost_core::event::{Body, GateJudged, GateVerdict, Note, NoteWhy};
+use provost_core::id::ActId;
+use provost_core::path::RelPath;
+use provost_tools::{CommandRequest, command};
+use serde_json::json;
+
+use crate::door::Drift;
+use crate::driver::Driver;
+use crate::error::RunError;
+
+impl Driver<'_> {
+    /// Puts the gate's command before the policy, like any act.
+    pub(crate) async fn run_gate(&mut self) -> Result<(), RunError> {
+        let argv = self.gate_argv()?;
+        let program = command::locate(&argv, self.files.workspace(), &RelPath::root(), &self.environment);
+        let args = json!({ "argv": argv });
+        let touches = vec![Touch::Exec { argv, program }];
+        let act = self.put_before_policy(None, "gate", &args, touches, Recovery::Supervised)?;
+        self.refuse_if_denied(act)
+    }
+
+    fn gate_argv(&self) -> Result<Vec<String>, RunError> {
+        let gate = self.recorder.state().created().and_then(|created| created.gate.as_ref());
+        gate.map(|gate| gate.argv.clone())
+            .ok_or_else(|| RunError::Internal("the contract has no gate".to_owned()))
+    }
+
+    pub(crate) async fn perform_gate(&mut self, act: ActId) -> Result<(), RunError> {
+        let argv = self.gate_argv()?;
+        let limit = self
+            .recorder
+            .state()
+            .created()
+            .and_then(|created| created.gate.as_ref())
+            .map_or(Duration::from_mins(15), |gate| Duration::from_millis(gate.limit_ms));
+        let request = CommandRequest {
+            program: command::locate(&argv, self.files.workspace(), &RelPath::root(), &self.environment),
+            argv,
+            cwd: RelPath::root(),
+            limit,
+            env: self.environment.clone(),
+        };
+        self.run_command(act, request).await
+    }
+
+    /// Judges the gate's command. It passes when it exits with 0 and leaves the tree as it was.
+    pub(crate) async fn judge_gate(&mut self, act: ActId) -> Result<(), RunError> {
+        let (exit, changed) = self
+            .recorder
+            .state()
+            .gate_run()
+            .ok_or_else(|| RunError::Internal("the gate did not run".to_owned()))?;
+        // The gate's command started on exactly what the journal expects of the workspace. If it changed nothing and
+        // nothing drifted since, the tree now is the tree that it judged.
+        let drifted = self.note_drift().await?;
+        let tree = self.files.tree()?;
+        let verdict = match exit {
+            Some(ExitFact::Exited { code: 0 }) if !changed && drifted == Drift::None => GateVerdict::Passed,
+            Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
+                GateVerdict::Errored
+            }
+            Some(ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::TimedOut { .. }) => {
+                GateVerdict::Failed
+            }
+        };
+        self.recorder.record(Body::GateJudged(GateJudged { act, tree, verdict }))
+    }
+
+    /// Says something to the model.
+    pub(crate) async fn note(&mut self, why: NoteWhy) -> Result<(), RunError> {
+        let text = match why {
+            NoteWhy::CutOff => "Your answer was cut off by its length limit. Go on, in smaller pieces.".to_owned(),
+            NoteWhy::Empty => {
+                "Your answer held nothing. Call a tool, or call `submit` if the work is done.".to_owned()
+            }
+            NoteWhy::Repeating => "You made the same failing call several times. It will fail again: read what it \
+                                   says and do something else."
+                .to_owned(),
+            NoteWhy::GateFailed => self.gate_report().await?,
+        };
+        let text = self.recorder.content(text);
+        self.recorder.record(Body::Note(Note { why, text }))
+    }
+
+    async fn gate_report(&mut self) -> Result<String, RunError> {
+        let argv = show_argv(&self.gate_argv()?);
+        let output = match self.recorder.gate_output() {
+            Some(digest) => String::from_utf8_lossy(&self.recorder.bytes(&digest).await?).into_owned(),
+            None => String::new(),
+        };
+        Ok(format!(
+            "The work is not accepted: the verification `{argv}` did not pass on the workspace as it is.\n\n{output}\n\n\
+             Mend it and call `submit` again."
+        ))
+    }
+}

@@ -1,0 +1,288 @@
+//! What a run needs from the outside world, and its two entry points: start and resume.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use provost_core::contract::{Contract, Source};
+use provost_core::event::{Body, DriverAttached, Event, ModelFact, RunCreated, Verdict};
+use provost_core::id::{ActId, RunId};
+use provost_core::policy::{Containment, Policy};
+use provost_core::containment::Rung;
+use provost_core::transcript::Stop;
+use provost_evidence::content::Salt;
+use provost_journal::{Lease, Owner, Store};
+use provost_model::{Prelude, Provider, RetryPolicy};
+use provost_sandbox::{Probe, RungChoice, Sandbox};
+use provost_tools::Registry;
+use provost_tools::command::{HostEnvironment, environment};
+
+use crate::driver::{Driver, Ending, last_answer};
+use crate::error::RunError;
+use crate::files::Files;
+use crate::interrupt::Interrupt;
+use crate::observe::{Approver, Observer};
+use crate::prompt;
+use crate::recorder::Recorder;
+
+/// Milliseconds since the Unix epoch.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// How long a lease lasts without a heartbeat. A driver renews it three times as often.
+const LEASE_TTL: Duration = Duration::from_secs(60);
+
+/// What a run needs from the outside world. It reads no environment, no home folder and no terminal: all of that is
+/// passed in.
+pub struct Runtime {
+    /// Where runs are kept.
+    pub store: Arc<dyn Store>,
+    /// Who is asked for answers.
+    pub provider: Arc<dyn Provider>,
+    /// What the journal says of it.
+    pub model: ModelFact,
+    /// The tools.
+    pub tools: Registry,
+    /// What this host can contain.
+    pub probe: Probe,
+    /// Where policy asks.
+    pub approver: Arc<dyn Approver>,
+    /// Who watches.
+    pub observer: Arc<dyn Observer>,
+    /// When a failed request is made again.
+    pub retry: RetryPolicy,
+    /// The host's environment, as far as commands may have it.
+    pub host: HostEnvironment,
+    /// Folder for the records of running commands, beside the store and outside every workspace.
+    pub spool: PathBuf,
+    /// Host name, for leases and events.
+    pub hostname: String,
+    /// The clock.
+    pub clock: Clock,
+}
+
+/// The system's clock.
+pub fn system_clock() -> Clock {
+    Arc::new(|| {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64)
+    })
+}
+
+/// A run to start.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// What is to be done.
+    pub contract: Contract,
+    /// The folder it is done in.
+    pub workspace: PathBuf,
+    /// Where that folder's files came from.
+    pub source: Source,
+    /// The repository that holds the source's objects, where there is one.
+    pub repository: Option<PathBuf>,
+}
+
+/// A word on an act that waits, given when a run is resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The act.
+    pub act: ActId,
+    /// Yes or no.
+    pub verdict: Verdict,
+}
+
+impl Runtime {
+    /// Makes a run and drives it until it is over or pauses.
+    pub async fn start(&self, order: Order, interrupt: Interrupt) -> Result<(RunId, Ending), RunError> {
+        check(&order.contract)?;
+        let mut files = Files::open(&order.workspace, order.repository.as_deref())?;
+        let tracked = files.scan_base()?;
+        let sandbox = self.contain(&order.contract.policy, &files)?;
+
+        let run = RunId::from_parts((self.clock)(), random()?);
+        let salt = Salt::new(random()?);
+        self.store.create(&run, salt.clone(), (self.clock)()).await?;
+        let lease = self.acquire(&run).await?;
+        let mut recorder =
+            Recorder::new(self.store.clone(), self.observer.clone(), self.clock.clone(), salt, lease);
+
+        let manifest = files.keep_base(&mut recorder)?;
+        let specs = self.tools.specs();
+        let tools = serde_json::to_vec(&specs).map_err(|error| RunError::Internal(error.to_string()))?;
+        let system = prompt::system(&order.contract, files.root(), sandbox.receipt());
+        let contract = order.contract;
+        let created = RunCreated {
+            provost: env!("CARGO_PKG_VERSION").to_owned(),
+            goal: recorder.content(contract.goal.as_bytes()),
+            system: recorder.content(system.as_bytes()),
+            tools: recorder.content(tools),
+            policy: contract.policy,
+            budget: contract.budget,
+            price: contract.price,
+            gate: contract.gate,
+            limits: contract.limits,
+            model: self.model.clone(),
+            source: order.source,
+            repository: order.repository.map(|path| path.display().to_string()),
+            root: files.root().display().to_string(),
+            tree: files.tree()?,
+            files: tracked,
+            manifest,
+        };
+        let limits = created.limits;
+        recorder.record(Body::RunCreated(Box::new(created)))?;
+        self.attach(&mut recorder, &sandbox)?;
+        let dialogue = self.provider.open(Prelude { system, tools: specs, max_output: limits.answer_tokens });
+        let driver = Driver {
+            runtime: self,
+            recorder,
+            dialogue,
+            files,
+            sandbox: Arc::new(sandbox),
+            limits,
+            interrupt,
+            answer: None,
+            stop: Stop::End,
+            environment: environment(&self.host, &BTreeMap::new()),
+            stale_records: Vec::new(),
+        };
+        let ending = self.drive(driver).await?;
+        Ok((run, ending))
+    }
+
+    /// Takes up a run where its journal ends. `answers` are words on acts that wait.
+    ///
+    /// Policy, budget, gate and limits come from the journal; nothing here widens them.
+    pub async fn resume(&self, run: &RunId, answers: &[Answer], interrupt: Interrupt) -> Result<Ending, RunError> {
+        let events = self.store.events(run, 0).await?;
+        if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
+            return Ok(Ending::Over(finished.clone()));
+        }
+        let salt = self
+            .store
+            .salt(run)
+            .await?
+            .ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
+        let lease = self.acquire(run).await?;
+        // Read again under the lease: whoever held it before may have written in between.
+        let events = self.store.events(run, 0).await?;
+        let mut recorder =
+            Recorder::new(self.store.clone(), self.observer.clone(), self.clock.clone(), salt, lease);
+        recorder.replay(&events)?;
+        let Some(created) = recorder.state().created().cloned() else {
+            return Err(RunError::Gone(format!("`{run}` was never started: its journal is empty")));
+        };
+        let mut files = Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new))?;
+        files.restore(&created, &recorder).await?;
+        let sandbox = self.contain(&created.policy, &files)?;
+        let system = String::from_utf8_lossy(&recorder.bytes(&created.system).await?).into_owned();
+        let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
+            .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
+
+        self.attach(&mut recorder, &sandbox)?;
+        let dialogue = self.provider.open(Prelude {
+            system,
+            tools: specs,
+            max_output: created.limits.answer_tokens,
+        });
+        let mut driver = Driver {
+            runtime: self,
+            recorder,
+            dialogue,
+            files,
+            sandbox: Arc::new(sandbox),
+            limits: created.limits,
+            interrupt,
+            answer: None,
+            stop: Stop::End,
+            environment: environment(&self.host, &BTreeMap::new()),
+            stale_records: Vec::new(),
+        };
+        driver.recorder.commit().await?;
+        let messages = driver.recorder.messages().await?;
+        driver.answer = last_answer(&messages);
+        driver.stop = driver.recorder.last_stop();
+        for message in &messages {
+            driver.dialogue.push(message);
+        }
+        driver.take_answers(answers)?;
+        self.drive(driver).await
+    }
+
+    async fn acquire(&self, run: &RunId) -> Result<Lease, RunError> {
+        let owner = Owner::this_process();
+        Ok(self.store.acquire(run, owner, (self.clock)(), LEASE_TTL).await?)
+    }
+
+    fn attach(&self, recorder: &mut Recorder, sandbox: &Sandbox) -> Result<(), RunError> {
+        let body = DriverAttached {
+            generation: recorder.lease.generation,
+            host: self.hostname.clone(),
+            pid: std::process::id(),
+            containment: sandbox.receipt().clone(),
+        };
+        recorder.record(Body::DriverAttached(body))
+    }
+
+    /// Drives under a heartbeat, and gives the lease back.
+    async fn drive(&self, mut driver: Driver<'_>) -> Result<Ending, RunError> {
+        let lease = driver.recorder.lease.clone();
+        let result = tokio::select! {
+            result = driver.drive() => result,
+            error = self.heartbeat(&lease) => Err(error),
+        };
+        // A lease that is lost or cannot be given back lapses by itself.
+        let _ = self.store.release(&lease).await;
+        result
+    }
+
+    async fn heartbeat(&self, lease: &Lease) -> RunError {
+        let mut lease = lease.clone();
+        loop {
+            tokio::time::sleep(LEASE_TTL / 3).await;
+            match self.store.renew(&lease, (self.clock)(), LEASE_TTL).await {
+                Ok(renewed) => lease = renewed,
+                Err(error @ (provost_journal::StoreError::Fenced { .. } | provost_journal::StoreError::Conflict { .. })) => {
+                    return error.into();
+                }
+                // The store may be busy or full for a moment; the appends themselves say so if it lasts.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn contain(&self, policy: &Policy, files: &Files) -> Result<Sandbox, RunError> {
+        let rungs = match policy.containment {
+            Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
+            Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
+        };
+        let profile = files.profile(policy, &self.host)?;
+        Ok(Sandbox::new(&self.probe, profile, rungs)?)
+    }
+
+    /// A number from 0 to 1 that spreads retries. Randomness that decides nothing.
+    pub(crate) fn jitter(&self) -> f64 {
+        random::<4>().map_or(0.5, |bytes| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N], RunError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| RunError::Internal(format!("no randomness: {error}")))?;
+    Ok(bytes)
+}
+
+fn check(contract: &Contract) -> Result<(), RunError> {
+    let refuse = |why: &str| Err(RunError::Contract(why.to_owned()));
+    if contract.goal.trim().is_empty() {
+        return refuse("the goal is empty: say what is to be done");
+    }
+    if contract.budget.cost_micros.is_some() && contract.price.is_none() {
+        return refuse("a bound on cost needs a price: without one the cost is unknown, not zero");
+    }
+    if contract.gate.as_ref().is_some_and(|gate| gate.argv.is_empty()) {
+        return refuse("the verification command is empty");
+    }
+    Ok(())
+}

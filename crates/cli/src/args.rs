@@ -1,0 +1,305 @@
+//! What was typed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Runs coding agents under orders, and proves what they did.
+#[derive(Debug, Parser)]
+#[command(name = "provost", version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Repair a small library under orders, offline, and prove it: the whole of Provost in one run.
+    Demo(Demo),
+    /// Run an agent on a repository.
+    Run(Run),
+    /// Go on with a run that paused or whose driver died.
+    Resume(Resume),
+    /// Check a bundle with a key that you trust and your own repository.
+    Verify(Verify),
+    /// Write a run's evidence as a bundle.
+    Export(Export),
+    /// Print what happened in a run, event by event.
+    Log(Log),
+    /// Show a run: contract, state, changes, cost.
+    Show(Show),
+    /// List the runs in the store.
+    Runs(Runs),
+    /// Serve a script of decisions on the real wires of model vendors.
+    Rehearse(Rehearse),
+    /// Explain what a policy decides, and why.
+    Policy(Policy),
+    /// Print this runner's public key; makes the key pair if there is none.
+    Key(Key),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Demo {
+    /// Folder for everything it makes; it must not exist or be empty.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// One JSON object per event on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct StoreArg {
+    /// The store of runs [default: provost/provost.db in the user's state folder].
+    #[arg(long, value_name = "FILE", env = "PROVOST_STORE")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Wire {
+    /// OpenAI chat completions, and everything compatible with it.
+    Openai,
+    /// Anthropic messages.
+    Anthropic,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ModelArgs {
+    /// Model name, as the vendor has it.
+    #[arg(long, value_name = "NAME", env = "PROVOST_MODEL")]
+    pub(crate) model: Option<String>,
+    /// Base URL of the vendor's API.
+    #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
+    pub(crate) base_url: Option<String>,
+    /// The wire it speaks [default: openai].
+    #[arg(long, value_enum, env = "PROVOST_WIRE")]
+    pub(crate) wire: Option<Wire>,
+    /// Environment variable that holds the key [default: OPENAI_API_KEY or ANTHROPIC_API_KEY by wire].
+    #[arg(long, value_name = "VAR")]
+    pub(crate) key_env: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PolicyArgs {
+    /// A policy file, or a preset: workspace, read-only, strict, full-access.
+    #[arg(long, value_name = "FILE|PRESET", default_value = "workspace")]
+    pub(crate) policy: String,
+    /// Allow what a rule says, as in `exec cargo test*`.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) allow: Vec<String>,
+    /// Deny what a rule says.
+    #[arg(long, value_name = "RULE")]
+    pub(crate) deny: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Run {
+    /// What is to be done.
+    pub(crate) goal: String,
+    /// The workspace: a folder in a git repository.
+    #[arg(short = 'C', long = "dir", value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Run in a folder that is in no git repository.
+    #[arg(long)]
+    pub(crate) no_repo: bool,
+    /// Command that decides whether the work is done, as in `cargo test`.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) verify: Option<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Answer every question of the policy with yes; commands are contained all the same.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Most answers of the model.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) max_steps: u32,
+    /// Most tokens, input and output together.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_tokens: Option<u64>,
+    /// Most money, in US dollars; needs --price.
+    #[arg(long, value_name = "USD", value_parser = parse_usd)]
+    pub(crate) max_cost: Option<u64>,
+    /// What the model costs in US dollars per million tokens, input and output, as in `3/15`.
+    #[arg(long, value_name = "IN/OUT", value_parser = parse_price)]
+    pub(crate) price: Option<(u64, u64)>,
+    /// Longest the run may take, as in `90s`, `15m`, `2h`.
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Write the evidence bundle here when the run is done.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) export: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per event on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Resume {
+    /// The run, or the beginning of its name.
+    pub(crate) run: String,
+    /// Approve an act that waits, by its number.
+    #[arg(long, value_name = "ACT")]
+    pub(crate) approve: Vec<u32>,
+    /// Refuse an act that waits, by its number.
+    #[arg(long, value_name = "ACT")]
+    pub(crate) deny: Vec<u32>,
+    /// Answer every question of the policy with yes.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Base URL, where the endpoint has moved.
+    #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
+    pub(crate) base_url: Option<String>,
+    /// Environment variable that holds the key.
+    #[arg(long, value_name = "VAR")]
+    pub(crate) key_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per event on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Verify {
+    /// The bundle's folder.
+    pub(crate) bundle: PathBuf,
+    /// Public key that you trust (PEM), obtained elsewhere than from the bundle; several may be given.
+    #[arg(long = "key", value_name = "PEM", required = true)]
+    pub(crate) keys: Vec<PathBuf>,
+    /// Your own repository that has the commit.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) repo: PathBuf,
+    /// Check without a repository: what depends on the commit is then not checked, and said so.
+    #[arg(long, conflicts_with = "repo")]
+    pub(crate) no_repo: bool,
+    /// One JSON object per claim on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    /// The run, or the beginning of its name.
+    pub(crate) run: String,
+    /// Folder to write; it must not exist or be empty.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Log {
+    /// The run, or the beginning of its name.
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// The events exactly as they are stored.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// The run, or the beginning of its name.
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Runs {
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per run on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Rehearse {
+    /// The script (JSON).
+    pub(crate) script: PathBuf,
+    /// Loopback address to listen on; port 0 takes a free one and prints it.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+    /// Append each request to this file, credentials left out.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Print what is decided on one access, and by which rule.
+    Explain {
+        #[command(flatten)]
+        policy: PolicyArgs,
+        /// read, write, exec, net, call or spawn.
+        access: String,
+        /// What is accessed: a path, a command's words, HOST:PORT, a name.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        target: Vec<String>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Key {
+    /// Print where the private key lies instead.
+    #[arg(long)]
+    pub(crate) path: bool,
+}
+
+/// Dollars as millionths.
+fn parse_usd(text: &str) -> Result<u64, String> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) || fraction.len() > 6 {
+        return Err("expected dollars, as in 2 or 0.25".to_owned());
+    }
+    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| "too large".to_owned())? };
+    let micros: u64 = format!("{fraction:0<6}").parse().map_err(|_| "too large".to_owned())?;
+    whole
+        .checked_mul(1_000_000)
+        .and_then(|whole| whole.checked_add(micros))
+        .filter(|sum| *sum < 1 << 50)
+        .ok_or_else(|| "too large".to_owned())
+}
+
+fn parse_price(text: &str) -> Result<(u64, u64), String> {
+    let (input, output) = text
+        .split_once('/')
+        .ok_or_else(|| "expected IN/OUT in dollars per million tokens, as in 3/15".to_owned())?;
+    Ok((parse_usd(input)?, parse_usd(output)?))
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..split].parse().map_err(|_| "expected a duration, as in 90s, 15m or 2h".to_owned())?;
+    let scale = match &text[split..] {
+        "ms" => return Ok(Duration::from_millis(number)),
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        unit => return Err(format!("`{unit}` is not a unit: use ms, s, m or h")),
+    };
+    number
+        .checked_mul(scale)
+        .filter(|seconds| *seconds <= 366 * 24 * 3600)
+        .map(Duration::from_secs)
+        .ok_or_else(|| "longer than a year".to_owned())
+}

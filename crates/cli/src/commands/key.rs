@@ -1,0 +1,17 @@
+//! `provost key`.
+
+use super::setup::signing_key;
+use crate::args::Key;
+use crate::failure::Failure;
+use crate::world::World;
+
+pub(crate) fn key(world: &World, args: &Key) -> Result<u8, Failure> {
+    let path = world.key_path()?;
+    let key = signing_key(&path)?;
+    if args.path {
+        println!("{}", path.display());
+    } else {
+        print!("{}", key.verifying_key().to_pem().map_err(Failure::internal)?);
+    }
+    Ok(0)
+}

@@ -1,0 +1,37 @@
+//! One file a command.
+
+mod demo;
+mod export;
+mod history;
+mod key;
+mod policy;
+mod rehearse;
+mod resume;
+mod run;
+mod setup;
+mod verify;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+use crate::world::World;
+
+/// Runs a command and says what to exit with.
+pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
+    let world = World::read();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::internal)?;
+    runtime.block_on(async {
+        match args.command {
+            Command::Demo(args) => demo::demo(&world, args).await,
+            Command::Run(args) => run::run(&world, args).await,
+            Command::Resume(args) => resume::resume(&world, args).await,
+            Command::Verify(args) => verify::verify(&args),
+            Command::Export(args) => export::export(&world, args).await,
+            Command::Log(args) => history::log(&world, args).await,
+            Command::Show(args) => history::show(&world, args).await,
+            Command::Runs(args) => history::runs(&world, args).await,
+            Command::Rehearse(args) => rehearse::rehearse(args).await,
+            Command::Policy(args) => policy::policy(args),
+            Command::Key(args) => key::key(&world, &args),
+        }
+    })
+}

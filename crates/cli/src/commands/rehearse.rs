@@ -1,0 +1,35 @@
+//! `provost rehearse`.
+
+use provost::model::rehearse::{Script, Server};
+
+use crate::args::Rehearse;
+use crate::failure::Failure;
+
+pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
+    let script = Script::load(&args.script).map_err(Failure::usage)?;
+    if !args.listen.ip().is_loopback() {
+        return Err(Failure::usage(format!("--listen {}: only a loopback address is served", args.listen)));
+    }
+    let mut server = Server::bind(args.listen, script)
+        .await
+        .map_err(|error| Failure::usage(format!("--listen {}: {error}", args.listen)))?;
+    if let Some(log) = args.log {
+        server = server.log_to(&log).map_err(|error| Failure::usage(format!("--log {}: {error}", log.display())))?;
+    }
+    // The first line of output is for whoever started this: where it listens.
+    println!("http://{}/v1", server.addr());
+    let stop = async {
+        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+        match terminate {
+            Ok(mut terminate) => tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            },
+            Err(_) => {
+                let _ = tokio::signal::ctrl_c().await;
+            }
+        }
+    };
+    server.serve(stop).await;
+    Ok(0)
+}

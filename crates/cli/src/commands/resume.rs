@@ -1,0 +1,41 @@
+//! `provost resume`.
+
+use provost::agent::Answer;
+use provost::core::event::Verdict;
+use provost::core::id::ActId;
+use provost::core::state::RunState;
+use provost::journal::Store;
+
+use super::run::Output;
+use super::setup::{ModelChoice, Place, approver, interrupt, runtime};
+use crate::args::{Resume, Wire};
+use crate::failure::Failure;
+use crate::world::World;
+
+pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
+    let place = Place::open(world, args.store.store.as_deref())?;
+    let run = place.store.find(&args.run).await?;
+    let events = place.store.events(&run, 0).await?;
+    let state = RunState::fold(run.clone(), &events)
+        .map_err(|violation| Failure::evidence(format!("the journal of `{run}` is not sound: {violation}")))?;
+    let created = state
+        .created()
+        .ok_or_else(|| Failure::usage(format!("`{run}` was never started: its journal is empty")))?;
+    let wire = Wire::from_word(&created.model.wire)
+        .ok_or_else(|| Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire)))?;
+    let model = ModelChoice {
+        wire,
+        name: created.model.name.clone(),
+        base_url: args.base_url.unwrap_or_else(|| created.model.endpoint.clone()),
+        key_env: args.key_env,
+    };
+    let answers: Vec<Answer> = [(&args.approve, Verdict::Approved), (&args.deny, Verdict::Denied)]
+        .into_iter()
+        .flat_map(|(acts, verdict)| acts.iter().map(move |act| Answer { act: ActId(*act), verdict }))
+        .collect();
+    let output = Output::new(args.json);
+    let runtime = runtime(world, &place, &model, output.observer(), approver(args.yes.into()))?;
+    let ending = runtime.resume(&run, &answers, interrupt()?).await?;
+    output.ending(&place, &run, &ending).await?;
+    Ok(ending.exit_code())
+}

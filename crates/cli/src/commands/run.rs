@@ -1,0 +1,146 @@
+//! `provost run`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use provost::agent::{Ending, Observer, Order, export};
+use provost::core::budget::{Budget, Price};
+use provost::core::contract::{Contract, Gate, Source};
+use provost::core::id::RunId;
+use provost::core::path::RelPath;
+use provost::core::state::RunState;
+use provost::evidence::git::{GitError, Repository};
+use provost::journal::Store;
+use serde_json::json;
+
+use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime, signing_key};
+use crate::args::{ModelArgs, Run, Wire};
+use crate::failure::{AtPath, Failure};
+use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens};
+use crate::world::World;
+
+pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
+    let contract = contract(&args)?;
+    let order = order(&args, contract)?;
+    let model = choose_model(&args.model)?;
+    let place = Place::open(world, args.store.store.as_deref())?;
+    let output = Output::new(args.json);
+    let runtime = runtime(world, &place, &model, output.observer(), approver(args.yes.into()))?;
+    let (run, ending) = runtime.start(order, interrupt()?).await?;
+    output.ending(&place, &run, &ending).await?;
+    if let (Some(dir), Ending::Over(_)) = (&args.export, &ending) {
+        let key = signing_key(&world.key_path()?)?;
+        let exported = export(place.store.as_ref(), &run, &key, dir).await.map_err(Failure::usage)?;
+        if !args.json {
+            println!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id);
+        }
+    }
+    Ok(ending.exit_code())
+}
+
+fn contract(args: &Run) -> Result<Contract, Failure> {
+    let mut contract = Contract::new(args.goal.clone()).policy(policy(&args.policy)?).budget(Budget {
+        steps: Some(args.max_steps),
+        tokens: args.max_tokens,
+        cost_micros: args.max_cost,
+        time_ms: args.timeout.map(|limit| limit.as_millis() as u64),
+    });
+    if let Some((input, output)) = args.price {
+        contract = contract.price(Price::flat(input, output));
+    }
+    if let Some(line) = &args.verify {
+        let argv = shlex::split(line)
+            .filter(|argv| !argv.is_empty())
+            .ok_or_else(|| Failure::usage(format!("--verify `{line}`: not a command (is a quote open?)")))?;
+        contract = contract.gate(Gate::command(argv));
+    }
+    Ok(contract)
+}
+
+fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
+    let dir = Path::new(&args.dir);
+    if !dir.exists() {
+        return Err(Failure::usage(format!("`{}` does not exist", dir.display())));
+    }
+    if !dir.is_dir() {
+        return Err(Failure::usage(format!("`{}` is a file; the workspace is a folder", dir.display())));
+    }
+    let workspace = dir.canonicalize().at(dir)?;
+    if args.no_repo {
+        let source = Source::Directory { commit: None, scope: RelPath::root() };
+        return Ok(Order { contract, workspace, source, repository: None });
+    }
+    let repository = Repository::discover(&workspace).map_err(|error| match error {
+        GitError::NotARepository { .. } => {
+            Failure::usage(format!("`{}` is not in a git repository", workspace.display()))
+                .hint("run `git init` there, or give --no-repo: evidence can then not be held against a commit")
+        }
+        other => Failure::usage(other),
+    })?;
+    let commit = repository.head().map_err(Failure::usage)?;
+    let scope = repository.prefix(&workspace).map_err(Failure::usage)?;
+    let root = repository.root().to_owned();
+    Ok(Order { contract, workspace, source: Source::Directory { commit, scope }, repository: Some(root) })
+}
+
+fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
+    let wire = args.wire.unwrap_or(Wire::Openai);
+    let Some(name) = args.model.clone() else {
+        return Err(Failure::usage("no model is named").hint("give --model NAME, or set PROVOST_MODEL"));
+    };
+    let base_url = args.base_url.clone().unwrap_or_else(|| wire.usual_url().to_owned());
+    Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone() })
+}
+
+/// Lines for people, or for programs.
+pub(crate) enum Output {
+    People(Arc<Console>),
+    Programs,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        if json { Self::Programs } else { Self::People(Arc::new(Console::new())) }
+    }
+
+    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
+        match self {
+            Self::People(console) => console.clone(),
+            Self::Programs => Arc::new(JsonLines),
+        }
+    }
+
+    /// Says how the run ended; for programs this is the last line.
+    pub(crate) async fn ending(&self, place: &Place, run: &RunId, ending: &Ending) -> Result<(), Failure> {
+        let events = place.store.events(run, 0).await?;
+        let state = RunState::fold(run.clone(), &events).map_err(Failure::internal)?;
+        let ledger = state.ledger();
+        match self {
+            Self::Programs => JsonLines::say(&json!({
+                "kind": "outcome",
+                "run": run.as_str(),
+                "outcome": ending.word(),
+                "exit_code": ending.exit_code(),
+                "verified": matches!(ending, Ending::Over(finished) if finished.verified),
+                "waiting_act": match ending {
+                    Ending::Paused(detached) => detached.act.map(|act| act.0),
+                    Ending::Over(_) => None,
+                },
+                "steps": ledger.steps,
+                "tokens": ledger.usage.total(),
+                "cost_micros": ledger.price.map(|_| ledger.cost_micros),
+            })),
+            Self::People(console) => {
+                console.line(&format!(
+                    "{} steps, {}, {}, {}",
+                    ledger.steps,
+                    tokens(ledger),
+                    cost(ledger),
+                    duration(ledger.time_ms)
+                ));
+                console.line(&ending_line(run.as_str(), ending));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! What several commands set up: store, provider, policy, runtime, signals.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use provost::agent::{Always, Approver, Interrupt, Observer, Question, Runtime, Word, system_clock};
+use provost::core::event::ModelFact;
+use provost::core::policy::{Effect, Layer, Policy, Preset};
+use provost::core::text::{Lines, visible};
+use provost::evidence::keys::SigningKey;
+use provost::journal::SqliteStore;
+use provost::model::{Auth, BaseUrl, BoxFuture, PlainHttp, Provider, Remote, RetryPolicy, Secret, WireKind};
+use provost::sandbox::Probe;
+use provost::tools::Registry;
+use provost::tools::command::HostEnvironment;
+
+use crate::args::{PolicyArgs, Wire};
+use crate::failure::{AtPath, Failure};
+use crate::world::World;
+
+/// The store and the spool beside it.
+pub(crate) struct Place {
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) spool: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn open(world: &World, given: Option<&Path>) -> Result<Self, Failure> {
+        Self::at(&world.store_path(given)?)
+    }
+
+    pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
+        let store = Arc::new(SqliteStore::open(path)?);
+        Ok(Self { store, spool: path.with_extension("spool") })
+    }
+}
+
+/// The model as the command line names it.
+pub(crate) struct ModelChoice {
+    pub(crate) wire: Wire,
+    pub(crate) name: String,
+    pub(crate) base_url: String,
+    pub(crate) key_env: Option<String>,
+}
+
+impl Wire {
+    pub(crate) fn kind(self) -> WireKind {
+        match self {
+            Self::Openai => WireKind::OpenAiChat,
+            Self::Anthropic => WireKind::AnthropicMessages,
+        }
+    }
+
+    /// The word that the journal has for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Openai => "openai-chat",
+            Self::Anthropic => "anthropic-messages",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        [Self::Openai, Self::Anthropic].into_iter().find(|wire| wire.word() == word)
+    }
+
+    pub(crate) fn usual_url(self) -> &'static str {
+        match self {
+            Self::Openai => "https://api.openai.com/v1",
+            Self::Anthropic => "https://api.anthropic.com",
+        }
+    }
+
+    fn usual_key(self) -> &'static str {
+        match self {
+            Self::Openai => "OPENAI_API_KEY",
+            Self::Anthropic => "ANTHROPIC_API_KEY",
+        }
+    }
+}
+
+impl ModelChoice {
+    pub(crate) fn fact(&self) -> ModelFact {
+        ModelFact {
+            wire: self.wire.word().to_owned(),
+            name: self.name.clone(),
+            endpoint: self.base_url.clone(),
+        }
+    }
+
+    /// The provider, with its key from the environment.
+    pub(crate) fn connect(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
+        let base = BaseUrl::parse(&self.base_url, PlainHttp::LoopbackOnly)
+            .map_err(|error| Failure::usage(format!("--base-url: {error}")))?;
+        let variable = self.key_env.clone().unwrap_or_else(|| self.wire.usual_key().to_owned());
+        let auth = match world.var(&variable) {
+            Some(key) if self.wire == Wire::Anthropic => Auth::ApiKey(Secret::new(key)),
+            Some(key) => Auth::Bearer(Secret::new(key)),
+            // A server on this machine needs no key, unless one was named.
+            None if self.key_env.is_none() && is_local(&base) => Auth::None,
+            None => {
+                return Err(Failure::usage(format!("the environment variable `{variable}` holds no key"))
+                    .hint("set it, or name another with --key-env VAR"));
+            }
+        };
+        let remote = Remote::builder(self.wire.kind(), base, self.name.clone())
+            .auth(auth)
+            .build()
+            .map_err(Failure::usage)?;
+        Ok(Arc::new(remote))
+    }
+}
+
+fn is_local(base: &BaseUrl) -> bool {
+    let host = base.host().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The policy as the command line names it.
+pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
+    let mut policy = match args.policy.parse::<Preset>() {
+        Ok(preset) => Policy::preset(preset),
+        Err(not_a_preset) => {
+            let path = Path::new(&args.policy);
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Failure::usage(format!("--policy {}: {error}", args.policy)).hint(not_a_preset)
+            })?;
+            Policy::from_toml(&text, &args.policy).map_err(Failure::usage)?
+        }
+    };
+    if !args.allow.is_empty() || !args.deny.is_empty() {
+        let mut layer = Layer::named("command line");
+        for (effect, rules) in [(Effect::Allow, &args.allow), (Effect::Deny, &args.deny)] {
+            for rule in rules {
+                layer = layer.rule(effect, rule).map_err(Failure::usage)?;
+            }
+        }
+        policy = policy.with(layer);
+    }
+    Ok(policy)
+}
+
+/// The host's environment, as far as commands may have it.
+pub(crate) fn host(world: &World) -> HostEnvironment {
+    HostEnvironment {
+        path: world.var("PATH").unwrap_or_default(),
+        home: world.var("HOME"),
+        cargo_home: world.var("CARGO_HOME"),
+        rustup_home: world.var("RUSTUP_HOME"),
+    }
+}
+
+/// A runtime over all of it.
+pub(crate) fn runtime(
+    world: &World,
+    place: &Place,
+    model: &ModelChoice,
+    observer: Arc<dyn Observer>,
+    approver: Arc<dyn Approver>,
+) -> Result<Runtime, Failure> {
+    Ok(Runtime {
+        store: place.store.clone(),
+        provider: model.connect(world)?,
+        model: model.fact(),
+        tools: Registry::standard(),
+        probe: Probe::run(),
+        approver,
+        observer,
+        retry: RetryPolicy::default(),
+        host: host(world),
+        spool: place.spool.clone(),
+        hostname: World::hostname(),
+        clock: system_clock(),
+    })
+}
+
+/// Who answers where the policy asks.
+pub(crate) fn approver(yes: Yes) -> Arc<dyn Approver> {
+    if yes == Yes::Always {
+        Arc::new(Always::APPROVE)
+    } else if World::can_ask() {
+        Arc::new(Terminal)
+    } else {
+        Arc::new(Always::LATER)
+    }
+}
+
+/// Whether `--yes` was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Yes {
+    Always,
+    Ask,
+}
+
+impl From<bool> for Yes {
+    fn from(flag: bool) -> Self {
+        if flag { Self::Always } else { Self::Ask }
+    }
+}
+
+/// Asks the person at the terminal.
+struct Terminal;
+
+impl Approver for Terminal {
+    fn name(&self) -> &str {
+        "terminal"
+    }
+
+    fn decide<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Word> {
+        Box::pin(async move {
+            eprintln!("\nact {} wants:", question.act);
+            for touch in &question.touches {
+                eprintln!("  {}", visible(&touch.to_string(), Lines::Escape));
+            }
+            eprintln!("  ({})", visible(&question.decision.to_string(), Lines::Escape));
+            eprint!("allow? [y]es / [n]o / [l]ater: ");
+            let line = tokio::task::spawn_blocking(|| {
+                let mut line = String::new();
+                std::io::stdin().read_line(&mut line).map(|_| line)
+            });
+            match line.await {
+                Ok(Ok(line)) => match line.trim() {
+                    "y" | "yes" => Word::Approve,
+                    "n" | "no" => Word::Deny,
+                    _ => Word::Later,
+                },
+                _ => Word::Later,
+            }
+        })
+    }
+}
+
+/// An interrupt that Ctrl-C and SIGTERM request. A second one ends the process at once: the run is resumable anyway.
+pub(crate) fn interrupt() -> Result<Interrupt, Failure> {
+    let interrupt = Interrupt::new().map_err(Failure::internal)?;
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .map_err(Failure::internal)?;
+    let handle = interrupt.clone();
+    tokio::spawn(async move {
+        let mut asked = 0;
+        loop {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            asked += 1;
+            if asked > 1 {
+                std::process::exit(130);
+            }
+            handle.request();
+        }
+    });
+    Ok(interrupt)
+}
+
+/// The runner's key pair, made on first use.
+pub(crate) fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
+    if path.exists() {
+        return SigningKey::read(path).map_err(Failure::usage);
+    }
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).at(folder)?;
+    }
+    let key = SigningKey::generate().map_err(Failure::internal)?;
+    key.write_private(path).map_err(Failure::usage)?;
+    let public = key.verifying_key().to_pem().map_err(Failure::internal)?;
+    let beside = path.with_extension("pub.pem");
+    std::fs::write(&beside, public).at(&beside)?;
+    Ok(key)
+}

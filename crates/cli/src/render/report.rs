@@ -1,0 +1,94 @@
+//! Pieces of text that several commands print.
+
+use provost::agent::Ending;
+use provost::core::budget::Ledger;
+use provost::core::containment::{Guarantee, Receipt, Strength};
+use provost::core::outcome::Pause;
+
+/// Milliseconds for people.
+pub(crate) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+    }
+}
+
+/// `1,234`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Tokens of a ledger for people.
+pub(crate) fn tokens(ledger: &Ledger) -> String {
+    let usage = &ledger.usage;
+    let mut out = format!("{} tokens in, {} out", grouped(usage.input + usage.cache_read + usage.cache_write), grouped(usage.output));
+    if ledger.estimated_calls > 0 {
+        out.push_str(&format!(" ({} of the calls by estimate)", ledger.estimated_calls));
+    }
+    out
+}
+
+/// Cost of a ledger for people: unknown is not zero.
+pub(crate) fn cost(ledger: &Ledger) -> String {
+    match ledger.price {
+        Some(_) => format!("${}.{:06}", ledger.cost_micros / 1_000_000, ledger.cost_micros % 1_000_000),
+        None => "cost unknown (no price given)".to_owned(),
+    }
+}
+
+/// A receipt, guarantee by guarantee.
+pub(crate) fn receipt_lines(receipt: &Receipt) -> Vec<String> {
+    let landlock = receipt.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
+    let mut lines = vec![format!("{} on kernel {}, {landlock}", receipt.rung, receipt.kernel)];
+    for strength in [Strength::Enforced, Strength::Sampled, Strength::Absent] {
+        let names: Vec<&str> = Guarantee::ALL
+            .into_iter()
+            .filter(|guarantee| receipt.guarantees.get(guarantee) == Some(&strength))
+            .map(Guarantee::name)
+            .collect();
+        if !names.is_empty() {
+            let word = match strength {
+                Strength::Enforced => "enforced",
+                Strength::Sampled => "sampled",
+                Strength::Absent => "absent",
+            };
+            lines.push(format!("{word}: {}", names.join(", ")));
+        }
+    }
+    lines
+}
+
+/// The last line of a run, with what to do next.
+pub(crate) fn ending_line(run: &str, ending: &Ending) -> String {
+    match ending {
+        Ending::Over(finished) => {
+            let verified = if finished.verified { ", verified on the tree it ends with" } else { "" };
+            format!("{}{verified}", finished.outcome)
+        }
+        Ending::Paused(detached) => match detached.why {
+            Pause::Approval => {
+                let act = detached.act.map_or(String::new(), |act| act.to_string());
+                format!(
+                    "waiting: act {act} needs your word. `provost resume {run} --approve {act}` or `--deny {act}`"
+                )
+            }
+            Pause::Indeterminate => {
+                let act = detached.act.map_or(String::new(), |act| act.to_string());
+                format!(
+                    "waiting: nobody can tell whether act {act} happened. Look at the workspace (`provost show {run}`)"
+                )
+            }
+            Pause::Provider => format!("the model could not be reached. `provost resume {run}` goes on from here"),
+            Pause::Interrupted => format!("interrupted. `provost resume {run}` goes on from here"),
+        },
+    }
+}

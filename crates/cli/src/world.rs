@@ -1,0 +1,72 @@
+//! The world as the command line finds it: home, environment, terminal. Only this file reads it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use crate::failure::{AtPath, Failure};
+
+/// The process environment and the folders that follow from it.
+pub(crate) struct World {
+    env: BTreeMap<OsString, OsString>,
+}
+
+impl World {
+    pub(crate) fn read() -> Self {
+        Self { env: std::env::vars_os().collect() }
+    }
+
+    /// A variable's value, if it is set, not empty and text.
+    pub(crate) fn var(&self, name: &str) -> Option<String> {
+        let value = self.env.get(&OsString::from(name))?.to_str()?;
+        (!value.is_empty()).then(|| value.to_owned())
+    }
+
+    pub(crate) fn env(&self) -> &BTreeMap<OsString, OsString> {
+        &self.env
+    }
+
+    pub(crate) fn home(&self) -> Option<PathBuf> {
+        self.var("HOME").map(PathBuf::from)
+    }
+
+    fn xdg(&self, variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
+        if let Some(folder) = self.var(variable) {
+            return Ok(PathBuf::from(folder).join("provost"));
+        }
+        let home = self
+            .home()
+            .ok_or_else(|| Failure::usage("neither HOME nor a folder is set").hint("set HOME, or give --store FILE"))?;
+        Ok(home.join(fallback).join("provost"))
+    }
+
+    /// The store: what was given, or the user's own.
+    pub(crate) fn store_path(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        match given {
+            Some(path) => std::path::absolute(path).at(path),
+            None => Ok(self.xdg("XDG_STATE_HOME", ".local/state")?.join("provost.db")),
+        }
+    }
+
+    /// The runner's private key.
+    pub(crate) fn key_path(&self) -> Result<PathBuf, Failure> {
+        Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))
+    }
+
+    /// The machine's name.
+    pub(crate) fn hostname() -> String {
+        std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())
+    }
+
+    /// Whether a person watches standard output.
+    pub(crate) fn stdout_is_terminal() -> bool {
+        std::io::stdout().is_terminal()
+    }
+
+    /// Whether a person can be asked.
+    pub(crate) fn can_ask() -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+}

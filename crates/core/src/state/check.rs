@@ -1,0 +1,235 @@
+//! What must hold of an event, where it takes more than a line to say.
+
+use std::collections::BTreeMap;
+
+use super::{OpenAct, RunState};
+use crate::act::{ActEnd, Change, ExitFact, FileFact, Intent, Touch};
+use crate::budget::Bound;
+use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
+use crate::outcome::{Outcome, StopWhy};
+use crate::path::RelPath;
+use crate::policy::Effect;
+
+pub(super) type Checked = Result<(), String>;
+
+pub(super) fn must(holds: bool, why: &str) -> Checked {
+    if holds { Ok(()) } else { Err(why.to_owned()) }
+}
+
+/// File modes of git that a workspace's files can have.
+const MODES: [&str; 3] = ["100644", "100755", "120000"];
+
+/// What the gate's run says. A gate that could not be run, or did not judge the tree that it leaves, says nothing.
+fn verdict(exit: Option<ExitFact>, changed: bool) -> GateVerdict {
+    match exit {
+        Some(ExitFact::Exited { code: 0 }) if !changed => GateVerdict::Passed,
+        Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
+            GateVerdict::Errored
+        }
+        Some(ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::TimedOut { .. }) => {
+            GateVerdict::Failed
+        }
+    }
+}
+
+/// How an act whose command ended so ends.
+fn end(exit: ExitFact) -> ActEnd {
+    match exit {
+        ExitFact::Exited { code: 0 } => ActEnd::Done,
+        ExitFact::Exited { .. } | ExitFact::Signalled { .. } => ActEnd::Failed,
+        ExitFact::TimedOut { .. } => ActEnd::TimedOut,
+        ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
+    }
+}
+
+impl RunState {
+    /// A command runs within the contract's time, and the gate where the contract means it to.
+    pub(super) fn check_limits(&self, act: &OpenAct, intent: &Intent) -> Checked {
+        let (Some(created), Intent::Command { cwd, limit_ms, .. }) = (&self.created, intent) else {
+            return Ok(());
+        };
+        match &created.gate {
+            Some(gate) if act.call.is_none() => {
+                must(*limit_ms <= gate.limit_ms, "it gives the gate more time than the contract")?;
+                must(cwd.is_root(), "the gate runs at the workspace's root")
+            }
+            _ => {
+                must(*limit_ms <= created.limits.command_ms, "it gives a command more time than the contract")
+            }
+        }
+    }
+
+    /// Nothing recorded as changed lies where the policy denies writing: what a command changed there was undone.
+    pub(super) fn check_no_denied_change(&self, changes: &[Change]) -> Checked {
+        let Some(created) = &self.created else {
+            return Ok(());
+        };
+        for change in changes {
+            let touch = [Touch::Write { path: change.path.clone() }];
+            must(
+                created.policy.decide(&touch, self.rung).effect != Effect::Deny,
+                "it changed a file that the policy protects",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Each change is one, of a file that git can hold, and begins where the one before it ended.
+    pub(super) fn check_changes(&self, changes: &[Change]) -> Checked {
+        let mut now: BTreeMap<&RelPath, Option<&FileFact>> = BTreeMap::new();
+        for change in changes {
+            must(change.before != change.after, "it records a change that changes nothing")?;
+            must(!change.path.is_root(), "it records a change of the workspace itself")?;
+            let facts = [&change.before, &change.after];
+            must(
+                facts.into_iter().flatten().all(|fact| MODES.contains(&fact.mode.as_str())),
+                "it records a file with a mode that git does not have",
+            )?;
+            let known =
+                now.get(&change.path).copied().or_else(|| self.files.get(&change.path).map(Option::as_ref));
+            must(
+                known.is_none_or(|known| known == change.before.as_ref()),
+                "it begins with content that the file did not have",
+            )?;
+            now.insert(&change.path, change.after.as_ref());
+        }
+        Ok(())
+    }
+
+    /// A verdict is the one that the gate's run gives. Were it the driver's to choose, a gate that fails now and then
+    /// could be run until it passes.
+    pub(super) fn check_verdict(&self, body: &GateJudged) -> Checked {
+        let Some(run) = &self.gate.run else {
+            return Err("the gate did not run".to_owned());
+        };
+        must(run.act == body.act, "it judges another act")?;
+        let exit = run.command.as_ref().map(|command| command.exit);
+        let given = verdict(exit, run.changed);
+        match (body.verdict == given, given) {
+            (true, _) => Ok(()),
+            (false, GateVerdict::Passed) => Err("the gate passed".to_owned()),
+            (false, GateVerdict::Failed) => Err("the gate's command ran and did not exit with 0".to_owned()),
+            (false, GateVerdict::Errored) => {
+                Err("the gate says nothing: it could not be run, or the tree changed under it".to_owned())
+            }
+        }
+    }
+
+    /// An outcome is one that the events bear out. A person may cancel at any time.
+    pub(super) fn check_outcome(&self, body: &RunFinished) -> Checked {
+        let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
+        match body.outcome {
+            Outcome::Done => {
+                must(self.submitted.is_some(), "the agent did not submit")?;
+                must(!gated || body.verified, "the gate did not pass")
+            }
+            Outcome::GateFailed => must(
+                matches!(self.gate.verdict, Some(GateVerdict::Failed | GateVerdict::Errored)),
+                "the gate did not fail",
+            ),
+            Outcome::Refused => must(self.counts.refused > 0, "nothing was refused"),
+            Outcome::BudgetSpent { bound } => {
+                let budget = &self.ledger.budget;
+                let bounded = match bound {
+                    // A step is one, so this bound is reached exactly or not at all.
+                    Bound::Steps => budget.steps.is_some_and(|limit| self.ledger.steps >= limit),
+                    Bound::Tokens => budget.tokens.is_some(),
+                    Bound::Cost => budget.cost_micros.is_some(),
+                    Bound::Time => budget.time_ms.is_some(),
+                };
+                must(bounded, "that bound is not reached")
+            }
+            Outcome::Stopped { why: StopWhy::Stalled } => must(self.is_stalled(), "it was not stalled"),
+            Outcome::Stopped { why: StopWhy::Cancelled } => Ok(()),
+        }
+    }
+}
+
+impl OpenAct {
+    /// Whether policy, or a person where policy asks, lets it start.
+    pub fn may_start(&self) -> bool {
+        match self.decision.effect {
+            Effect::Allow => true,
+            Effect::Ask => self.verdict == Some(Verdict::Approved),
+            Effect::Deny => false,
+        }
+    }
+
+    /// Whether policy or a person refused it.
+    pub fn is_refused(&self) -> bool {
+        self.decision.effect == Effect::Deny
+            || (self.decision.effect == Effect::Ask && self.verdict == Some(Verdict::Denied))
+    }
+
+    /// Whether policy asks about it and nobody has answered.
+    pub(super) fn waits(&self) -> bool {
+        self.decision.effect == Effect::Ask && self.verdict.is_none()
+    }
+
+    /// Whether it can have ended so: only what was allowed was tried, only what started had effects, and the effects
+    /// are those that it set out to have.
+    pub(super) fn check_end(&self, body: &ActFinished) -> Checked {
+        must(
+            (body.end == ActEnd::Refused) == self.is_refused(),
+            "an act ends refused exactly when it was refused",
+        )?;
+        if !self.may_start() {
+            must(
+                matches!(body.end, ActEnd::Refused | ActEnd::Interrupted),
+                "it was tried, and neither the policy nor a person allows it",
+            )?;
+            must(body.seen.is_empty(), "it showed a file, and neither the policy nor a person allows it")?;
+        }
+        let Some(intent) = &self.started else {
+            must(body.changes.is_empty(), "it changed files without having started")?;
+            must(body.reverted.is_empty(), "it undid changes without having started")?;
+            must(body.command.is_none(), "it ran a command without having started")?;
+            let has_effects = self.touches.iter().any(|touch| !matches!(touch, Touch::Read { .. }));
+            return must(!has_effects || body.end != ActEnd::Done, "it has effects and never started");
+        };
+        match (intent, &body.command) {
+            (Intent::Write { changes }, None) => {
+                must(
+                    body.end != ActEnd::Done || *changes == body.changes,
+                    "it did not change what it set out to change",
+                )?;
+                // One that failed may have left any of its files half written, and no other.
+                must(
+                    body.changes.iter().all(|change| self.writes(&change.path)),
+                    "it changed what was not put before the policy",
+                )
+            }
+            (Intent::Write { .. }, Some(_)) => Err("it ran a command and set out to write".to_owned()),
+            (Intent::Command { .. }, None) => {
+                must(body.end != ActEnd::Done, "it ran a command and does not say how that ended")
+            }
+            (Intent::Command { .. }, Some(command)) => {
+                must(body.end == end(command.exit), "it did not end as its command did")?;
+                must(
+                    command.containment.rung >= self.rung,
+                    "its command was contained less than the driver said when it started",
+                )
+            }
+        }
+    }
+
+    /// Whether writing `path` was put before the policy.
+    fn writes(&self, path: &RelPath) -> bool {
+        self.touches.iter().any(|touch| matches!(touch, Touch::Write { path: put } if put == path))
+    }
+
+    /// Whether all that `intent` does was among the touches that policy decided on.
+    pub(super) fn covers(&self, intent: &Intent) -> bool {
+        match intent {
+            Intent::Write { changes } => {
+                // Nothing to change is no way for another kind of act to start.
+                self.touches.iter().any(|touch| matches!(touch, Touch::Write { .. }))
+                    && changes.iter().all(|change| self.writes(&change.path))
+            }
+            Intent::Command { argv, .. } => self
+                .touches
+                .iter()
+                .any(|touch| matches!(touch, Touch::Exec { argv: decided, .. } if decided == argv)),
+        }
+    }
+}

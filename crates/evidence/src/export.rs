@@ -1,0 +1,99 @@
+//! Making a bundle from a journal.
+
+use std::collections::BTreeMap;
+
+use provost_core::digest::Digest;
+use provost_core::state::{RunState, Violation};
+
+use crate::bundle::BundleContent;
+use crate::canonical::sha256;
+use crate::content::Salt;
+use crate::net::Net;
+use crate::replay::{BrokenJournal, read_journal};
+use crate::statement::{RunResult, Statement};
+
+/// A run that cannot be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The journal is not an unbroken chain.
+    #[error("the journal does not verify: {0}")]
+    Journal(#[from] BrokenJournal),
+    /// The journal records what cannot have happened.
+    #[error("the journal does not verify: {0}")]
+    Violation(#[from] Violation),
+    /// The run is not over.
+    #[error("the run is not over: there is no result to sign yet")]
+    NotOver,
+    /// A changed file was too large for the journal to keep.
+    #[error("`{path}` changed and was too large to be recorded (`limits.file_bytes`): a patch cannot be made without it")]
+    NotKept {
+        /// The file.
+        path: String,
+    },
+    /// Content of a changed file is gone.
+    #[error("the content {digest} of {path} is not in the store: a patch cannot be made without it")]
+    NoContent {
+        /// Its salted digest.
+        digest: Digest,
+        /// A file that had it.
+        path: String,
+    },
+    /// The store gave other content than was asked for.
+    #[error("the store holds other content under {digest} than the events commit to ({path})")]
+    WrongContent {
+        /// The salted digest that was asked for.
+        digest: Digest,
+        /// A file that had it.
+        path: String,
+    },
+    /// The change has no patch.
+    #[error("the recorded change has no patch: {0}")]
+    Patch(String),
+}
+
+/// Makes a bundle's content from the journal's stored lines (each ended by a line feed), the stream's salt, and its
+/// blobs. The journal is checked as a recipient would check it, so that nothing is signed that would not verify.
+pub fn assemble(
+    journal: Vec<u8>,
+    salt: &Salt,
+    mut blob: impl FnMut(&Digest) -> Option<Vec<u8>>,
+) -> Result<BundleContent, ExportError> {
+    let (events, head) = read_journal(&journal)?;
+    let Some(first) = events.first() else {
+        return Err(BrokenJournal::Empty.into());
+    };
+    let state = RunState::fold(first.stream.clone(), &events)?;
+    let net = Net::of(&state);
+    if let Some(path) = net.not_kept() {
+        return Err(ExportError::NotKept { path: path.to_string() });
+    }
+    let mut blobs = BTreeMap::new();
+    for digest in net.contents() {
+        let path = || net.user_of(&digest);
+        let bytes = blob(&digest).ok_or_else(|| ExportError::NoContent { digest, path: path() })?;
+        if salt.digest(&bytes) != digest {
+            return Err(ExportError::WrongContent { digest, path: path() });
+        }
+        blobs.insert(digest, bytes);
+    }
+    net.check_sizes(&blobs).map_err(ExportError::Patch)?;
+    let result = RunResult::of(&state, &head, salt, blobs.keys().copied().collect()).ok_or(ExportError::NotOver)?;
+    let patch = net
+        .patch(result.base.source.scope(), &blobs)
+        .map_err(ExportError::Patch)?;
+    let tree = match state.outcome() {
+        Some(finished) => finished.tree.clone(),
+        None => return Err(ExportError::NotOver),
+    };
+    Ok(BundleContent {
+        statement: Statement {
+            patch: sha256(&patch),
+            journal: sha256(&journal),
+            tree,
+            result,
+        },
+        patch,
+        journal,
+        blobs,
+    })
+}

@@ -1,0 +1,113 @@
+//! What is sent: whole bodies as snapshots, and a prefix that never changes.
+
+use provost_core::transcript::{Assistant, Message};
+use provost_model::wire::EncodeOptions;
+use provost_model::{Prelude, WireKind};
+use serde_json::Value;
+
+use crate::support::{WIRES, assistant, call, prelude, result, user};
+
+fn options() -> EncodeOptions {
+    let mut options = EncodeOptions { model: "test-model".to_owned(), ..EncodeOptions::default() };
+    options.extra.insert("temperature".to_owned(), 0.into());
+    options
+}
+
+fn body(wire: WireKind, options: &EncodeOptions, prelude: &Prelude, messages: &[Message]) -> String {
+    let mut encoder = wire.encoder(options, prelude);
+    for message in messages {
+        encoder.push(message);
+    }
+    let mut body = encoder.prefix().to_vec();
+    encoder.tail(0, &mut body);
+    let body = String::from_utf8(body).unwrap();
+    serde_json::from_str::<Value>(&body).unwrap();
+    body
+}
+
+fn dialogue() -> Vec<Message> {
+    vec![
+        user("Fix it.\u{7}"),
+        Message::Assistant(Assistant {
+            text: "Looking.".to_owned(),
+            calls: vec![
+                call("a", "read_file", "{\"path\": \"x\", \"path\": \"y\"}"),
+                call("b.1:2", "list", ""),
+            ],
+            opaque: vec![
+                "{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"s\"}".to_owned(),
+                "{\"reasoning_content\":\"hm\"}".to_owned(),
+            ],
+        }),
+        Message::Results { results: vec![result("a", "content", false), result("b.1:2", "", true)] },
+        assistant("", vec![call("c", "list", "{\"broken")]),
+        Message::Results { results: vec![result("c", "not JSON", true)] },
+        user("go on"),
+    ]
+}
+
+#[test]
+fn a_dialogue_in_both_wires() {
+    for wire in WIRES {
+        // One message a line, for a reader's sake; the bytes between are as sent.
+        let body = body(wire, &options(), &prelude(), &dialogue()).replace("{\"role\"", "\n{\"role\"");
+        insta::assert_snapshot!(wire.word(), body);
+    }
+}
+
+#[test]
+fn the_smallest_request_in_both_wires() {
+    for wire in WIRES {
+        let body = body(wire, &EncodeOptions::default(), &Prelude::default(), &[user(" ")]);
+        insta::assert_snapshot!(format!("smallest_{}", wire.word()), body);
+    }
+}
+
+#[test]
+fn reasoning_goes_back_where_it_is_wanted() {
+    let options = EncodeOptions { echo_reasoning: true, max_completion_tokens: true, ..options() };
+    let body = body(WireKind::OpenAiChat, &options, &prelude(), &dialogue());
+    assert!(body.contains("\"reasoning_content\":\"hm\"") && body.contains("\"max_completion_tokens\":1000"));
+}
+
+#[test]
+fn the_prefix_never_changes_over_200_pushes() {
+    for wire in WIRES {
+        let mut encoder = wire.encoder(&options(), &prelude());
+        let all = dialogue();
+        let mut before = encoder.prefix().to_vec();
+        for n in 0..200 {
+            encoder.push(&all[n % all.len()]);
+            let now = encoder.prefix();
+            assert!(now.starts_with(&before), "{wire:?} changed its prefix at push {n}");
+            before = now.to_vec();
+            let mut whole = before.clone();
+            encoder.tail(7, &mut whole);
+            let value: Value = serde_json::from_slice(&whole).unwrap();
+            assert_eq!(value["max_tokens"], 7);
+            // Asking changes nothing.
+            assert_eq!(encoder.prefix(), before);
+        }
+    }
+}
+
+#[test]
+fn the_anthropic_wire_has_two_breakpoints_and_the_second_moves() {
+    for n in 1..dialogue().len() {
+        let body = body(WireKind::AnthropicMessages, &options(), &prelude(), &dialogue()[..n]);
+        assert_eq!(body.matches("cache_control").count(), 2);
+        let value: Value = serde_json::from_str(&body).unwrap();
+        assert!(!value["system"][0]["cache_control"].is_null());
+        let last = value["messages"].as_array().unwrap().last().unwrap();
+        assert!(!last["content"].as_array().unwrap().last().unwrap()["cache_control"].is_null(), "{last}");
+    }
+}
+
+/// An answer of nothing at all must not make the dialogue invalid.
+#[test]
+fn an_empty_answer_is_left_out_where_the_wire_refuses_it() {
+    let messages = [user("a"), assistant("  ", Vec::new()), user("b")];
+    let body = body(WireKind::AnthropicMessages, &options(), &prelude(), &messages);
+    let value: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(value["messages"].as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,13 @@
+//! Tests of the providers: pure parts, then both wires over loopback against the rehearsal server.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod bodies;
+mod decoding;
+mod loopback;
+mod raw_server;
+mod rehearsal;
+mod retrying;
+mod scripted;
+mod sse;
+mod support;

@@ -1,0 +1,98 @@
+//! What the tests share.
+
+use provost_core::transcript::{Assistant, Call, CallResult, Message, ToolSpec};
+use provost_model::rehearse::{Running, Script, Server};
+use provost_model::{
+    Answer, Auth, BaseUrl, Failure, Invocation, PlainHttp, Prelude, Provider as _, Remote, Secret, Sink,
+    WireKind,
+};
+use serde_json::json;
+
+/// A key that must turn up nowhere.
+pub(crate) const CANARY: &str = "sk-canary-5f1d0a77c2e94b";
+
+pub(crate) const WIRES: [WireKind; 2] = [WireKind::OpenAiChat, WireKind::AnthropicMessages];
+
+pub(crate) fn auth(wire: WireKind) -> Auth {
+    match wire {
+        WireKind::OpenAiChat => Auth::Bearer(Secret::new(CANARY)),
+        WireKind::AnthropicMessages => Auth::XApiKey(Secret::new(CANARY)),
+    }
+}
+
+pub(crate) fn provider(wire: WireKind, base: &str) -> Remote {
+    let base = BaseUrl::parse(base, PlainHttp::LoopbackOnly).unwrap();
+    Remote::builder(wire, base, "test-model").auth(auth(wire)).build().unwrap()
+}
+
+pub(crate) fn rehearse(script: &serde_json::Value) -> Running {
+    Server::bind("127.0.0.1:0", Script::parse(&script.to_string()).unwrap())
+        .unwrap()
+        .keep_requests()
+        .require_key(Secret::new(CANARY))
+        .start()
+}
+
+pub(crate) fn prelude() -> Prelude {
+    Prelude {
+        system: "You are a test.\nBe \"brief\".".to_owned(),
+        tools: vec![
+            ToolSpec {
+                name: "read_file".to_owned(),
+                description: "Reads a file.".to_owned(),
+                schema: json!({"type": "object"}),
+            },
+            ToolSpec {
+                name: "list".to_owned(),
+                description: "Lists.".to_owned(),
+                schema: json!({"type": "object"}),
+            },
+        ],
+        max_output: 1_000,
+    }
+}
+
+pub(crate) fn user(text: &str) -> Message {
+    Message::User { text: text.to_owned() }
+}
+
+pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Call {
+    Call { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
+}
+
+pub(crate) fn assistant(text: &str, calls: Vec<Call>) -> Message {
+    Message::Assistant(Assistant { text: text.to_owned(), calls, opaque: Vec::new() })
+}
+
+pub(crate) fn result(id: &str, text: &str, is_error: bool) -> CallResult {
+    CallResult { call_id: id.to_owned(), text: text.to_owned(), is_error }
+}
+
+/// Keeps what a sink is told.
+#[derive(Debug, Default, PartialEq, Clone)]
+pub(crate) struct Heard {
+    pub(crate) text: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<Call>,
+}
+
+impl Sink for Heard {
+    fn text(&mut self, delta: &str) {
+        self.text.push_str(delta);
+    }
+    fn reasoning(&mut self, delta: &str) {
+        self.reasoning.push_str(delta);
+    }
+    fn call(&mut self, call: &Call) {
+        self.calls.push(call.clone());
+    }
+}
+
+/// One question on a fresh dialogue.
+pub(crate) async fn ask(remote: &Remote, invocation: &Invocation) -> (Result<Answer, Failure>, Heard) {
+    let mut dialogue = remote.open(prelude());
+    dialogue.push(&user("go"));
+    let mut heard = Heard::default();
+    let answer = dialogue.ask(invocation, &mut heard).await;
+    (answer, heard)
+}

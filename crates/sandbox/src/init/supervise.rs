@@ -1,0 +1,451 @@
+//! The supervisor: starts the command, drains its output, keeps the clock, kills its tree, leaves the record.
+
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use provost_core::containment::Rung;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::pipe::PipeFlags;
+
+use super::capture::Capture;
+use super::{contain, kill, pid1, read_all};
+use crate::bytes::Bytes;
+use crate::plan::{Order, Plan};
+use crate::record::{self, Ended, ExitRecord, Failure};
+use crate::sys::{self, Side, Step};
+use crate::view::HOME;
+use crate::wire::{self, Report};
+
+/// Set-up that takes longer hangs (a dead network file system, most likely).
+const SETUP_LIMIT: Duration = Duration::from_secs(10);
+/// How long the dead may take to be gone.
+const KILL_LIMIT: Duration = Duration::from_secs(3);
+const CHUNK: usize = 64 * 1024;
+/// A larger pipe means fewer wake-ups; the kernel may refuse.
+const PIPE_SIZE: usize = 256 * 1024;
+/// Reads that empty a full pipe with room to spare.
+const LAST_READS: usize = 4 * PIPE_SIZE / CHUNK;
+
+/// Supervises one command from start to record; returns the helper's exit status.
+pub(super) fn supervise(control: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
+    let mut descriptors = descriptors.into_iter();
+    let (Some(plan), Some(order), Some(folder)) = (descriptors.next(), descriptors.next(), descriptors.next()) else {
+        wire::report(&control, &Report::Failed(Failure::new("plan", libc::EBADMSG, "")));
+        return 1;
+    };
+    // Held until this process ends, however it ends: it must outlive the record's rename.
+    let _lock = match take_lock(folder.as_fd()) {
+        Ok(lock) => lock,
+        Err(failure) => {
+            // The folder is somebody else's, so nothing is written to it.
+            wire::report(&control, &Report::Failed(failure));
+            return 1;
+        }
+    };
+    let mut private = None;
+    let result = run(&control, &plan, &order, folder.as_fd(), &mut private);
+    if let Some(path) = private {
+        // What the command made unremovable stays; it is in a folder that only its owner can enter.
+        let _ = std::fs::remove_dir_all(path);
+    }
+    match result {
+        Ok(record) => {
+            let written = serde_json::to_vec(&record)
+                .map_err(|_| Errno::INVAL)
+                .and_then(|text| write_whole(folder.as_fd(), record::EXIT, &text));
+            wire::report(&control, &match written {
+                Ok(()) => Report::Finished,
+                Err(errno) => Report::RecordLost { errno: errno.raw_os_error() },
+            });
+            0
+        }
+        Err(failure) => {
+            // Should the record fail to be written, the message below still says it; and with the `started` marker
+            // gone the folder says the same.
+            if let Ok(text) = serde_json::to_vec(&failure) {
+                let _ = write_whole(folder.as_fd(), record::NOT_STARTED, &text);
+            }
+            let _ = rustix::fs::unlinkat(&folder, record::STARTED, rustix::fs::AtFlags::empty());
+            wire::report(&control, &Report::Failed(failure));
+            1
+        }
+    }
+}
+
+fn run(
+    control: &OwnedFd,
+    plan: &OwnedFd,
+    order: &OwnedFd,
+    folder: BorrowedFd<'_>,
+    private: &mut Option<PathBuf>,
+) -> Result<ExitRecord, Failure> {
+    let plan: Plan = parse(plan)?;
+    let mut order: Order = parse(order)?;
+    if plan.rung == Rung::R2 {
+        *private = Some(private_tmp(&mut order)?);
+    }
+    let plan = with_private_tmp(plan, private.as_deref());
+
+    let signals = sys::child_signals().step("signals")?;
+    if matches!(plan.rung, Rung::R1 | Rung::R2) {
+        sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).step("subreaper")?;
+    }
+    let mut child = start(&plan, &order)?;
+    // Nobody of the same user reads our memory or takes our descriptors. Not earlier: the child still has to write
+    // files of `/proc` that then belong to root.
+    let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
+    let unprotected = await_ready(control, &mut child, plan.rung)?;
+    // From here on the command may have run.
+    mark_started(folder)
+        .step("started-marker")
+        .and_then(|()| let_go(&child))
+        .inspect_err(|_| child.abandon(plan.rung))?;
+    let began = Instant::now();
+    wire::report(control, &Report::Started);
+
+    let mut watch = Watch {
+        control: Some(control),
+        child: &child,
+        signals: &signals,
+        capture: Capture::new(order.keep_head, order.keep_tail),
+        buffer: vec![0; CHUNK],
+        output_open: true,
+        status: None,
+    };
+    let limit = Duration::from_millis(order.wall_ms);
+    let cut = watch.until_end(began + limit);
+    let survivors = watch.finish(plan.rung, cut.is_some());
+    let status = watch.status;
+    let output = std::mem::replace(&mut watch.capture, Capture::new(0, 0)).finish();
+    let ended = match (cut, status) {
+        (Some(Cut::Deadline), _) => Ended::TimedOut { limit_ms: order.wall_ms },
+        (Some(Cut::Cancel), _) => Ended::Cancelled,
+        (Some(Cut::DriverLost), _) => Ended::DriverLost,
+        (None, Some(raw)) if libc::WIFEXITED(raw) => Ended::Exited(libc::WEXITSTATUS(raw)),
+        (None, Some(raw)) => Ended::Signalled(libc::WTERMSIG(raw)),
+        // Process 1 was killed from outside, which killed the command.
+        (None, None) => Ended::Signalled(libc::SIGKILL),
+    };
+    Ok(ExitRecord {
+        ended,
+        duration_ms: began.elapsed().as_millis() as u64,
+        output,
+        receipt: plan.receipt,
+        survivors,
+        unprotected,
+    })
+}
+
+fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, Failure> {
+    let text = read_all(fd.as_fd()).step("plan")?;
+    serde_json::from_slice(&text).map_err(|error| Failure::new("plan", libc::EBADMSG, error.to_string()))
+}
+
+fn take_lock(folder: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = rustix::fs::openat(folder, record::LOCK, flags, Mode::from_raw_mode(0o600)).step("record-lock")?;
+    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).step("record-lock")?;
+    for name in record::LEFT_BEHIND {
+        if rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            // Somebody's record; it must not be mixed with ours.
+            return Err(Failure::new("record-folder", libc::EEXIST, name));
+        }
+    }
+    Ok(lock)
+}
+
+/// Writes a file under a temporary name and renames it into place: it is there whole or not at all.
+fn write_whole(folder: BorrowedFd<'_>, name: &str, text: &[u8]) -> Result<(), Errno> {
+    let temporary = format!("{name}.tmp");
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = rustix::fs::openat(folder, &temporary, flags, Mode::from_raw_mode(0o600))?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    rustix::fs::renameat(folder, &temporary, folder, name)
+}
+
+fn mark_started(folder: BorrowedFd<'_>) -> Result<(), Errno> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)
+}
+
+/// A fresh folder for a command that has no `/tmp` of its own, and the variables that point there.
+fn private_tmp(order: &mut Order) -> Result<PathBuf, Failure> {
+    let path = (0..16)
+        .find_map(|attempt| {
+            let mut random = [0u8; 8];
+            let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+            let path = PathBuf::from(format!("/tmp/provost-{:016x}", u64::from_ne_bytes(random) ^ attempt));
+            rustix::fs::mkdir(&path, Mode::from_raw_mode(0o700)).is_ok().then_some(path)
+        })
+        .ok_or_else(|| Failure::new("private-tmp", libc::EACCES, "/tmp"))?;
+    let home = path.join("home");
+    rustix::fs::mkdir(&home, Mode::from_raw_mode(0o700)).at("private-tmp", &home)?;
+    let old_home = format!("HOME={HOME}").into_bytes();
+    for variable in &mut order.env {
+        if variable.0 == old_home {
+            variable.0 = [b"HOME=", Bytes::from(home.as_path()).0.as_slice()].concat();
+        }
+    }
+    order.env.retain(|variable| !variable.0.starts_with(b"TMPDIR="));
+    order.env.push(Bytes([b"TMPDIR=", Bytes::from(path.as_path()).0.as_slice()].concat()));
+    Ok(path)
+}
+
+fn with_private_tmp(mut plan: Plan, private: Option<&Path>) -> Plan {
+    if let (Some(rules), Some(path)) = (&mut plan.landlock, private) {
+        rules.full.push(path.into());
+    }
+    plan
+}
+
+/// The supervisor's ends of what connects it to the command.
+struct Child {
+    /// Process 1 under R3, the command's own process otherwise.
+    pid: libc::pid_t,
+    setup: OwnedFd,
+    /// Only under R3; otherwise the status comes from `waitpid`.
+    status: Option<OwnedFd>,
+    output: OwnedFd,
+}
+
+impl Child {
+    /// Kills and collects a child whose command has not been let go.
+    fn abandon(&mut self, rung: Rung) {
+        let _ = sys::kill(self.pid, libc::SIGKILL);
+        let _ = sys::reap(self.pid, true);
+        if matches!(rung, Rung::R1 | Rung::R2) {
+            kill::tree(Instant::now() + KILL_LIMIT);
+        }
+    }
+}
+
+fn start(plan: &Plan, order: &Order) -> Result<Child, Failure> {
+    let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?;
+    let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_SIZE);
+    rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK).step("pipe")?;
+    let (setup, setup_end) = wire::pair().step("socketpair")?;
+    if let Some(view) = &plan.view {
+        let ids = sys::ids();
+        let (status, status_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?;
+        rustix::fs::fcntl_setfl(&status, OFlags::NONBLOCK).step("pipe")?;
+        match sys::fork(pid1::NAMESPACES).step("user-namespace")? {
+            Side::Child => {
+                drop((output, setup, status));
+                let ends = pid1::Ends { setup: setup_end, status: status_end, output: output_end };
+                pid1::run(plan, order, view, ids, ends)
+            }
+            Side::Parent(pid) => Ok(Child { pid, setup, status: Some(status), output }),
+        }
+    } else {
+        match sys::fork(0).step("fork")? {
+            Side::Child => {
+                drop((output, setup));
+                let ends = contain::Ends { setup: setup_end, output: output_end };
+                contain::run(plan, order, &ends, &[])
+            }
+            Side::Parent(pid) => Ok(Child { pid, setup, status: None, output }),
+        }
+    }
+}
+
+/// Waits for the command's process to stand ready before `execve`; otherwise kills and collects it.
+fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<String>, Failure> {
+    let deadline = Instant::now() + SETUP_LIMIT;
+    let failure = loop {
+        let mut ready = [PollFd::new(&child.setup, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
+        wait(&mut ready, deadline);
+        let (from_child, from_driver) = (ready[0].revents(), ready[1].revents());
+        if !from_driver.is_empty() {
+            break match read_driver(control) {
+                Some(Cut::Cancel) => Failure::new("cancelled", libc::ECANCELED, ""),
+                Some(_) => Failure::new("driver-lost", libc::EPIPE, ""),
+                None => continue,
+            };
+        }
+        if !from_child.is_empty() {
+            break match wire::next(&child.setup) {
+                Some(Report::Ready { unprotected }) => return Ok(unprotected),
+                Some(Report::Failed(failure)) => failure,
+                _ => Failure::new("set-up", libc::ECHILD, "its process died"),
+            };
+        }
+        if Instant::now() >= deadline {
+            break Failure::new("set-up", libc::ETIMEDOUT, "");
+        }
+    };
+    child.abandon(rung);
+    Err(failure)
+}
+
+/// Lets the command's process execute and waits until it has: its end of the socket closes on a good `execve`.
+fn let_go(child: &Child) -> Result<(), Failure> {
+    wire::send(&child.setup, &[contain::GO], &[]).step("let-go")?;
+    match wire::next(&child.setup) {
+        Some(Report::Failed(failure)) => Err(failure),
+        _ => Ok(()),
+    }
+}
+
+/// Why a command was stopped by the supervisor.
+#[derive(Clone, Copy)]
+enum Cut {
+    Deadline,
+    Cancel,
+    DriverLost,
+}
+
+fn read_driver(control: &OwnedFd) -> Option<Cut> {
+    match wire::receive(control, RecvFlags::DONTWAIT) {
+        Ok((packet, _)) if packet == [wire::CANCEL] => Some(Cut::Cancel),
+        Ok((packet, _)) if packet.is_empty() => Some(Cut::DriverLost),
+        Ok(_) | Err(Errno::AGAIN) => None,
+        Err(_) => Some(Cut::DriverLost),
+    }
+}
+
+/// Polls until something happens or the deadline passes.
+fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec { tv_sec: left.as_secs().min(i32::MAX as u64) as i64, tv_nsec: left.subsec_nanos().into() };
+    // An interrupted or failed poll reports nothing; the caller looks at the clock and comes back.
+    if poll(descriptors, Some(&timeout)).is_err() {
+        for descriptor in descriptors {
+            descriptor.clear_revents();
+        }
+    }
+}
+
+struct Watch<'run> {
+    /// `None` once the driver is known to be gone or to have cancelled.
+    control: Option<&'run OwnedFd>,
+    child: &'run Child,
+    signals: &'run OwnedFd,
+    capture: Capture,
+    buffer: Vec<u8>,
+    output_open: bool,
+    /// The command's raw wait status.
+    status: Option<i32>,
+}
+
+impl Watch<'_> {
+    /// Drains output until the command ends (`None`) or has to be stopped.
+    fn until_end(&mut self, deadline: Instant) -> Option<Cut> {
+        loop {
+            self.wait(deadline);
+            if let Some(cut) = self.control.and_then(read_driver) {
+                self.control = None;
+                return Some(cut);
+            }
+            if self.collect() {
+                return None;
+            }
+            self.drain_once();
+            if Instant::now() >= deadline {
+                return Some(Cut::Deadline);
+            }
+        }
+    }
+
+    fn wait(&self, deadline: Instant) {
+        let mut descriptors = Vec::with_capacity(4);
+        descriptors.push(PollFd::new(self.signals, PollFlags::IN));
+        if self.output_open {
+            descriptors.push(PollFd::new(&self.child.output, PollFlags::IN));
+        }
+        descriptors.extend(self.control.map(|control| PollFd::new(control, PollFlags::IN)));
+        descriptors.extend(self.child.status.as_ref().map(|status| PollFd::new(status, PollFlags::IN)));
+        wait(&mut descriptors, deadline);
+    }
+
+    /// Collects the dead; whether the command is among them.
+    fn collect(&mut self) -> bool {
+        let mut signals = [0u8; 128];
+        while rustix::io::read(self.signals, &mut signals).is_ok_and(|count| count > 0) {}
+        if let Some(status) = &self.child.status {
+            let mut raw = [0u8; 4];
+            return match rustix::io::read(status, &mut raw) {
+                Ok(4) => {
+                    self.status = Some(i32::from_ne_bytes(raw));
+                    true
+                }
+                // Process 1 is gone and has said nothing.
+                Ok(_) => true,
+                Err(_) => false,
+            };
+        }
+        while let Ok(Some((pid, raw))) = sys::reap(-1, false) {
+            if pid == self.child.pid {
+                self.status = Some(raw);
+            }
+        }
+        self.status.is_some()
+    }
+
+    /// Reads what is there, at most one chunk; whether there was anything.
+    fn drain_once(&mut self) -> bool {
+        if !self.output_open {
+            return false;
+        }
+        match rustix::io::read(&self.child.output, &mut self.buffer[..]) {
+            Ok(0) => self.output_open = false,
+            Ok(count) => {
+                self.capture.push(&self.buffer[..count]);
+                return true;
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.output_open = false,
+        }
+        false
+    }
+
+    /// Makes sure that the tree is gone, takes the output that is left in the pipe, and counts what lives on.
+    fn finish(&mut self, rung: Rung, cut: bool) -> u32 {
+        let deadline = Instant::now() + KILL_LIMIT;
+        let survivors = match rung {
+            Rung::R3 => {
+                let _ = sys::kill(self.child.pid, libc::SIGKILL);
+                self.await_death(deadline)
+            }
+            Rung::R2 | Rung::R1 => {
+                // At most one call for the many that are still in the command's group.
+                let _ = sys::kill(-self.child.pid, libc::SIGKILL);
+                kill::tree(deadline)
+            }
+            Rung::R0 if cut => {
+                let _ = sys::kill(-self.child.pid, libc::SIGKILL);
+                self.await_death(deadline)
+            }
+            Rung::R0 => 0,
+        };
+        // Nobody in the tree writes any more, so what is in the pipe is all there is; its end would come only when
+        // the last stranger closes it. Bounded by the pipe's size, for a stranger that keeps writing.
+        for _ in 0..LAST_READS {
+            if !self.drain_once() {
+                break;
+            }
+        }
+        survivors
+    }
+
+    /// Collects the direct child; 1 when it does not die in time.
+    fn await_death(&mut self, deadline: Instant) -> u32 {
+        loop {
+            match sys::reap(self.child.pid, false) {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => return 0,
+            }
+            if Instant::now() >= deadline {
+                return 1;
+            }
+            wait(&mut [PollFd::new(self.signals, PollFlags::IN)], deadline);
+            let mut signals = [0u8; 128];
+            while rustix::io::read(self.signals, &mut signals).is_ok_and(|count| count > 0) {}
+        }
+    }
+}

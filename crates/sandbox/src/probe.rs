@@ -1,0 +1,183 @@
+//! What this host can enforce: each fact is an operation that was performed, not a version that was read.
+
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use serde::{Deserialize, Serialize};
+
+use crate::{landlock, sandbox, wire};
+
+/// One operation that was tried in a process of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// What was tried; one of the names in the `FACTS` tables of `probe.rs`.
+    pub name: String,
+    /// Whether it worked, or was refused where a refusal was wanted, within 500 ms.
+    pub holds: bool,
+    /// What was seen: the failing step and error, or a version.
+    pub detail: String,
+}
+
+/// What [`Probe::run`] saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// The real user id that the facts were seen under.
+    pub uid: u32,
+    /// Kernel release, as `uname -r` prints it.
+    pub kernel: String,
+    /// The kernel's Landlock ABI; `None` where it has none.
+    pub landlock_abi: Option<u32>,
+    /// Every check and its result.
+    pub facts: Vec<Fact>,
+    /// The strongest rung whose facts all hold.
+    pub strongest: Rung,
+}
+
+/// The names of the facts.
+pub(crate) mod fact {
+    pub(crate) const SUPERVISOR: &str = "supervisor";
+    pub(crate) const SUBREAPER: &str = "subreaper-kill";
+    pub(crate) const NO_NEW_PRIVILEGES: &str = "no-new-privileges";
+    pub(crate) const SECCOMP: &str = "seccomp";
+    pub(crate) const SECCOMP_NO_INET: &str = "seccomp-no-inet";
+    pub(crate) const LANDLOCK_WRITE: &str = "landlock-write";
+    pub(crate) const LANDLOCK_READ: &str = "landlock-read";
+    pub(crate) const LANDLOCK_SIBLINGS: &str = "landlock-siblings";
+    pub(crate) const USER_NAMESPACE: &str = "user-namespace";
+    pub(crate) const VIEW: &str = "view";
+    pub(crate) const READ_ONLY: &str = "read-only-mount";
+    pub(crate) const PIN: &str = "pinned-mount";
+    pub(crate) const PID_NAMESPACE: &str = "pid-namespace-kill";
+    pub(crate) const PROC: &str = "private-proc";
+    pub(crate) const NET: &str = "net-namespace";
+    pub(crate) const IPC: &str = "ipc-namespace";
+}
+
+/// What R1 needs.
+const R1: [&str; 2] = [fact::SUPERVISOR, fact::SUBREAPER];
+/// What R2 needs on top.
+const R2: [&str; 5] =
+    [fact::NO_NEW_PRIVILEGES, fact::SECCOMP, fact::SECCOMP_NO_INET, fact::LANDLOCK_WRITE, fact::LANDLOCK_READ];
+/// What R3 needs.
+const R3: [&str; 11] = [
+    fact::SUPERVISOR,
+    fact::NO_NEW_PRIVILEGES,
+    fact::SECCOMP,
+    fact::USER_NAMESPACE,
+    fact::VIEW,
+    fact::READ_ONLY,
+    fact::PIN,
+    fact::PID_NAMESPACE,
+    fact::PROC,
+    fact::NET,
+    fact::IPC,
+];
+
+impl Probe {
+    /// Performs every check in child processes of a helper; 10 to 30 ms. Never fails: what could not be performed is
+    /// a fact that does not hold.
+    pub fn run() -> Self {
+        let facts = perform();
+        let holds = |needed: &[&str]| needed.iter().all(|name| facts.iter().any(|fact| fact.name == *name && fact.holds));
+        let strongest = if holds(&R3) {
+            Rung::R3
+        } else if holds(&R1) && holds(&R2) {
+            Rung::R2
+        } else if holds(&R1) {
+            Rung::R1
+        } else {
+            Rung::R0
+        };
+        Self {
+            uid: rustix::process::getuid().as_raw(),
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            landlock_abi: landlock::abi(),
+            facts,
+            strongest,
+        }
+    }
+
+    /// What a rung guarantees on this host, going by the facts. `protected` is meant for a profile that protects
+    /// something.
+    pub fn receipt(&self, rung: Rung) -> Receipt {
+        use Guarantee as G;
+        let has = |name: &str| self.facts.iter().any(|fact| fact.name == name && fact.holds);
+        let all = |names: &[&str]| names.iter().all(|name| has(name));
+        let strength = |guarantee: Guarantee| -> Strength {
+            let enforced = match (guarantee, rung) {
+                // The supervisor's own doing, whatever the rung.
+                (G::Environment | G::WallClock | G::Output, _) => has(fact::SUPERVISOR),
+                (_, Rung::R0) => false,
+                (G::KillTree, Rung::R1 | Rung::R2) => {
+                    // A loop against a deadline: what forks fast enough may be missed, and is then counted.
+                    return if has(fact::SUBREAPER) { Strength::Sampled } else { Strength::Absent };
+                }
+                (_, Rung::R1) => false,
+                (G::FsWrite, Rung::R2) => has(fact::LANDLOCK_WRITE),
+                (G::FsRead, Rung::R2) => has(fact::LANDLOCK_READ),
+                (G::PrivateTmp, Rung::R2) => has(fact::LANDLOCK_WRITE),
+                (G::Protected, Rung::R2) => has(fact::LANDLOCK_SIBLINGS),
+                (G::Net, Rung::R2) => has(fact::SECCOMP_NO_INET),
+                // Pathname sockets need ABI 9; other processes can be seen in `/proc`; `/dev/shm` is shared.
+                (G::UnixSockets | G::Processes | G::Ipc, Rung::R2) => false,
+                (G::Privileges, Rung::R2 | Rung::R3) => all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP]),
+                (G::FsWrite, Rung::R3) => all(&[fact::VIEW, fact::READ_ONLY]),
+                (G::FsRead | G::PrivateTmp, Rung::R3) => has(fact::VIEW),
+                (G::Protected, Rung::R3) => all(&[fact::PIN, fact::READ_ONLY]),
+                (G::Net, Rung::R3) => has(fact::NET),
+                // Only what lies in the workspace or in a declared writable folder can be connected to.
+                (G::UnixSockets, Rung::R3) => all(&[fact::NET, fact::VIEW]),
+                (G::KillTree, Rung::R3) => has(fact::PID_NAMESPACE),
+                (G::Processes, Rung::R3) => all(&[fact::PID_NAMESPACE, fact::PROC]),
+                (G::Ipc, Rung::R3) => all(&[fact::IPC, fact::VIEW]),
+            };
+            if enforced { Strength::Enforced } else { Strength::Absent }
+        };
+        Receipt {
+            rung,
+            guarantees: Guarantee::ALL.into_iter().map(|guarantee| (guarantee, strength(guarantee))).collect(),
+            kernel: self.kernel.clone(),
+            landlock_abi: self.landlock_abi,
+        }
+    }
+
+    /// The facts that keep a rung from being taken, as `name: detail`.
+    pub(crate) fn missing(&self, rung: Rung) -> Vec<String> {
+        let needed: Vec<&str> = match rung {
+            Rung::R0 => vec![fact::SUPERVISOR],
+            Rung::R1 => R1.to_vec(),
+            Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
+            Rung::R3 => R3.to_vec(),
+        };
+        let state = |name: &str| self.facts.iter().find(|fact| fact.name == name);
+        needed
+            .into_iter()
+            .filter(|name| !state(name).is_some_and(|fact| fact.holds))
+            .map(|name| format!("{name}: {}", state(name).map_or("not tried", |fact| fact.detail.as_str())))
+            .collect()
+    }
+}
+
+/// Asks a helper to perform the checks and collects what it reports.
+fn perform() -> Vec<Fact> {
+    let lost = |detail: String| vec![Fact { name: fact::SUPERVISOR.to_owned(), holds: false, detail }];
+    if !crate::entry::linked() {
+        return lost("the entry is not linked into this binary".to_owned());
+    }
+    let (control, theirs) = match wire::pair() {
+        Ok(pair) => pair,
+        Err(errno) => return lost(errno.to_string()),
+    };
+    let mut helper = match sandbox::spawn(theirs) {
+        Ok(helper) => helper,
+        Err(error) => return lost(error.to_string()),
+    };
+    let mut facts = Vec::new();
+    if wire::send(&control, &[wire::PROBE], &[]).is_ok() {
+        // The helper bounds each check by its own deadline and then ends, which ends this loop.
+        while let Some(wire::Report::Fact(fact)) = wire::next(&control) {
+            facts.push(fact);
+        }
+    }
+    drop(control);
+    let _ = helper.wait();
+    if facts.is_empty() { lost("the helper said nothing".to_owned()) } else { facts }
+}

@@ -1,0 +1,339 @@
+//! The driver's side: chooses a rung, makes the plan once, starts a supervisor per command and reads its record.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::bytes::Bytes;
+use crate::command::{Cancel, Command};
+use crate::plan::{Carve, LandlockPlan, Order, Plan};
+use crate::probe::Probe;
+use crate::profile::{MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
+use crate::record::{self, ExitRecord, Failure, Recovered};
+use crate::sys::Step;
+use crate::wire::{self, Report};
+use crate::{entry, seccomp, view};
+
+/// Which rungs are acceptable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RungChoice {
+    /// The strongest that the probe established, and never a weaker one than `at_least`.
+    Strongest {
+        /// The weakest acceptable rung.
+        at_least: Rung,
+    },
+    /// This one, or nothing.
+    Exactly(Rung),
+}
+
+/// The containment that was asked for is not to be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// The probe did not establish the rung on this host.
+    #[error("{asked} is not available here; the strongest that is: {strongest}; missing: {}", missing.join("; "))]
+    Rung {
+        /// What was asked for.
+        asked: Rung,
+        /// What there is.
+        strongest: Rung,
+        /// The probe's facts that do not hold, each `name: detail`.
+        missing: Vec<String>,
+    },
+    /// The profile cannot be contained.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The plan could not be stored.
+    #[error("cannot keep the sandbox's plan in memory")]
+    Io(#[from] io::Error),
+}
+
+/// Why there is no exit record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The command has provably not run.
+    #[error(transparent)]
+    NotStarted(#[from] Failure),
+    /// The command was let go and its supervisor left no record: what happened cannot be told.
+    #[error("the command started and left no exit record: {0}")]
+    Unknown(String),
+}
+
+/// A containment made ready for many commands. Cheap to use from several threads at once.
+#[derive(Debug)]
+pub struct Sandbox {
+    rung: Rung,
+    receipt: Receipt,
+    profile: Profile,
+    /// The plan as JSON in a memfd, which each supervisor reads for itself.
+    plan: OwnedFd,
+    /// Everything that commands can see; no record folder may lie in it.
+    seen: Vec<PathBuf>,
+}
+
+impl Sandbox {
+    /// Chooses the rung and prepares everything that is the same for all commands.
+    ///
+    /// # Errors
+    ///
+    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Profile`] when the
+    /// profile cannot be contained.
+    pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
+        profile.check()?;
+        let (asked, rung) = match rungs {
+            RungChoice::Strongest { at_least } => (at_least, probe.strongest),
+            RungChoice::Exactly(rung) => (rung, rung),
+        };
+        // A binary without the entry would run its own `main` instead of the supervisor.
+        if asked > probe.strongest || !entry::linked() {
+            return Err(Unavailable::Rung { asked, strongest: probe.strongest, missing: probe.missing(asked) });
+        }
+        let workspace = profile.workspace.canonicalize()?;
+        let mut receipt = probe.receipt(rung);
+        if profile.protected.is_empty() || profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2 {
+            receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
+        }
+        let plan = Plan {
+            rung,
+            receipt: receipt.clone(),
+            view: (rung == Rung::R3).then(|| view::view(&profile, &workspace)),
+            landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
+            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung == Rung::R3) } else { Vec::new() }),
+            limits: profile.limits.clone(),
+            workspace: workspace.as_path().into(),
+        };
+        let real = |path: &PathBuf| path.canonicalize().ok();
+        let system = SYSTEM.iter().map(PathBuf::from);
+        let seen = profile.readable.iter().chain(&profile.writable).cloned().chain(system).chain([workspace]);
+        let seen = seen.filter_map(|path| real(&path)).collect();
+        Ok(Self { rung, receipt, plan: memory(&plan)?, seen, profile })
+    }
+
+    /// The rung in force.
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    /// What each command's record will say contained it.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// Runs a command to its end, its limit, or its cancellation. Blocks the calling thread.
+    ///
+    /// When it returns, the command's tree is gone (or counted in [`ExitRecord::survivors`]) and no zombie is left.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotStarted`] names the set-up step that failed: the command has not run. [`RunError::Unknown`]
+    /// means that its supervisor was killed while it ran.
+    pub fn run(&self, command: &Command, cancel: &Cancel) -> Result<ExitRecord, RunError> {
+        let order = self.order(command)?;
+        let folder = self.record_folder(&command.record_dir)?;
+        let order = memory(&order).map_err(|error| failure("plan", &error))?;
+        let (control, theirs) = wire::pair().step("socketpair")?;
+        let mut supervisor = spawn(theirs).map_err(|error| failure("supervisor", &error))?;
+        let sent = wire::send(&control, &[wire::SUPERVISE], &[self.plan.as_fd(), order.as_fd(), folder.as_fd()]);
+        let told = follow(&control, cancel);
+        drop(control);
+        // Collected in every case, so that no zombie is left to the agent.
+        let waited = supervisor.wait();
+        sent.step("supervisor")?;
+        match (record::read(&command.record_dir), told) {
+            (_, Some(Report::Failed(failure))) => Err(failure.into()),
+            (Ok(Recovered::Finished(record)), _) => Ok(*record),
+            (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
+            (_, Some(Report::RecordLost { errno })) => {
+                Err(RunError::Unknown(format!("it could not be written: {}", io::Error::from_raw_os_error(errno))))
+            }
+            (Err(error), _) => Err(RunError::Unknown(error.to_string())),
+            (Ok(_), _) => Err(RunError::Unknown(format!("its supervisor ended with {waited:?}"))),
+        }
+    }
+
+    fn order(&self, command: &Command) -> Result<Order, Failure> {
+        let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
+        let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
+        let inside = command.cwd.starts_with(&self.profile.workspace)
+            || self.seen.last().is_some_and(|workspace| command.cwd.starts_with(workspace));
+        if !inside || command.cwd.components().any(|part| part == std::path::Component::ParentDir) {
+            return Err(Failure::new("cwd", libc::EINVAL, command.cwd.to_string_lossy()));
+        }
+        let env = command.env.iter().map(|(name, value)| {
+            if name.is_empty() || name.as_bytes().contains(&b'=') {
+                return Err(Failure::new("env", libc::EINVAL, name.to_string_lossy()));
+            }
+            Ok(Bytes([name.as_bytes(), b"=", value.as_bytes()].concat()))
+        });
+        let path = command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
+        let candidates = if program.as_bytes().contains(&b'/') {
+            vec![bytes(program)]
+        } else {
+            std::env::split_paths(path).map(|folder| Path::new(".").join(folder).join(program).into()).collect()
+        };
+        Ok(Order {
+            argv: command.argv.iter().map(|argument| bytes(argument)).collect(),
+            env: env.collect::<Result<_, _>>()?,
+            cwd: command.cwd.as_path().into(),
+            candidates,
+            wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
+            keep_head: command.keep_head,
+            keep_tail: command.keep_tail,
+        })
+    }
+
+    fn record_folder(&self, path: &Path) -> Result<OwnedFd, Failure> {
+        let real = path.canonicalize().map_err(|error| failure("record-folder", &error))?;
+        if self.seen.iter().any(|seen| real.starts_with(seen) || seen.starts_with(&real)) {
+            return Err(Failure::new("record-folder", libc::EPERM, "lies in what the command can see"));
+        }
+        // The supervisor looks again under the lock; here it keeps an old record from ever being taken for this
+        // command's.
+        if let Some(name) = record::LEFT_BEHIND.into_iter().find(|name| real.join(name).symlink_metadata().is_ok()) {
+            return Err(Failure::new("record-folder", libc::EEXIST, name));
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(CWD, &real, flags, Mode::empty()).at("record-folder", path)
+    }
+}
+
+/// A hundred years; longer would overflow the arithmetic with instants.
+const MAX_WALL_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
+
+fn failure(step: &str, error: &io::Error) -> Failure {
+    Failure::new(step, error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+}
+
+/// Starts this binary again as a supervisor, with the socket as its only descriptor and no environment.
+///
+/// Without `pre_exec`, uid or folder, so that std uses `posix_spawn`, which does not copy the agent's page tables.
+pub(crate) fn spawn(socket: OwnedFd) -> io::Result<Child> {
+    // The kernel's own link to the running program: right even after the file was replaced by an update.
+    std::process::Command::new("/proc/self/exe")
+        .arg(entry::MARK)
+        .env_clear()
+        .stdin(Stdio::from(socket))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// Listens to the supervisor until it is done or gone, passing a cancellation on.
+fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
+    let mut cancelled = false;
+    loop {
+        let mut ready = vec![PollFd::new(control, PollFlags::IN)];
+        if !cancelled {
+            ready.push(PollFd::new(cancel, PollFlags::IN));
+        }
+        match poll(&mut ready, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => continue,
+            Err(_) => return None,
+        }
+        let (from_supervisor, cancel_now) = (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
+        if from_supervisor {
+            match wire::next(control) {
+                Some(Report::Started | Report::Ready { .. } | Report::Fact(_)) => {}
+                other => return other,
+            }
+        }
+        if cancel_now {
+            cancelled = true;
+            let _ = wire::send(control, &[wire::CANCEL], &[]);
+        }
+    }
+}
+
+/// A value as JSON in a memfd: no limit of size, no file, nothing in an argument list.
+fn memory(value: &impl serde::Serialize) -> io::Result<OwnedFd> {
+    let text = serde_json::to_vec(value)?;
+    let fd = rustix::fs::memfd_create("provost-plan", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    io::Write::write_all(&mut file, &text)?;
+    Ok(file.into())
+}
+
+fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> Option<LandlockPlan> {
+    let bytes = |paths: &[PathBuf]| -> Vec<Bytes> { paths.iter().map(|path| path.as_path().into()).collect() };
+    let names = |paths: &[&str]| -> Vec<Bytes> { paths.iter().map(|path| Path::new(path).into()).collect() };
+    let writable = profile.workspace_access == WorkspaceAccess::Writable;
+    match rung {
+        Rung::R3 => {
+            // The view limits reads; this keeps writes where they belong should a mount ever be wrong.
+            let mut full = bytes(&profile.writable);
+            full.extend(names(&["/tmp", "/dev/shm"]));
+            full.extend(writable.then(|| workspace.into()));
+            Some(LandlockPlan {
+                abi,
+                govern_reads: false,
+                read: Vec::new(),
+                full,
+                write: names(&["/dev", "/proc"]),
+                carve: None,
+            })
+        }
+        Rung::R2 => {
+            let mut read = bytes(&profile.readable);
+            read.extend(SYSTEM.iter().filter(|path| **path != "/etc").map(|path| Path::new(path).into()));
+            read.extend(names(&["/proc", "/sys/devices/system/cpu"]));
+            read.retain(|path| path.path() != Path::new("/etc"));
+            read.extend(unmasked(Path::new("/etc")).into_iter().map(Bytes::from));
+            let mut full = bytes(&profile.writable);
+            // Shared with the host, and needed by POSIX semaphores; the receipt says `ipc: absent`.
+            full.extend(names(&["/dev/shm"]));
+            let inside = |paths: &[PathBuf]| -> Vec<Bytes> {
+                let here = |path: &PathBuf| path.strip_prefix(&profile.workspace).ok().map(|rest| workspace.join(rest));
+                paths.iter().map(|path| here(path).unwrap_or_else(|| path.clone()).into()).collect()
+            };
+            let carve = Carve {
+                root: workspace.into(),
+                writable,
+                protected: inside(&profile.protected),
+                hidden: inside(&profile.hidden),
+            };
+            Some(LandlockPlan {
+                abi,
+                govern_reads: true,
+                read,
+                full,
+                write: names(&["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]),
+                carve: Some(carve),
+            })
+        }
+        Rung::R0 | Rung::R1 => None,
+    }
+}
+
+/// The entries below a system folder that are not masked; the folder itself when this caller could not read any
+/// masked one anyway.
+fn unmasked(folder: &Path) -> Vec<PathBuf> {
+    let masked = |path: &Path| MASKED.iter().any(|masked| Path::new(masked) == path);
+    let readable = |path: &str| match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => std::fs::read_dir(path).is_ok(),
+        Ok(_) => std::fs::File::open(path).is_ok(),
+        Err(_) => false,
+    };
+    if !MASKED.iter().any(|path| Path::new(path).starts_with(folder) && readable(path)) {
+        return vec![folder.to_owned()];
+    }
+    let mut allowed = Vec::new();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    for path in entries.map(|entry| entry.path()).filter(|path| !masked(path)) {
+        if MASKED.iter().any(|other| Path::new(other).starts_with(&path)) {
+            allowed.extend(unmasked(&path));
+        } else {
+            allowed.push(path);
+        }
+    }
+    allowed
+}

@@ -1,0 +1,202 @@
+//! What can be read and written.
+
+use std::os::unix::fs::symlink;
+
+use provost_core::containment::Rung;
+use provost_sandbox::{Ended, RunError, WorkspaceAccess};
+
+use crate::support::{CONTAINED, Host, read};
+
+#[test]
+fn the_workspace_can_be_changed_and_keeps_its_owner() {
+    use std::os::unix::fs::MetadataExt;
+    let host = Host::new();
+    for rung in CONTAINED {
+        host.sh(rung, "mkdir -p d && echo x > d/f && mv d/f d/g && ln -s g d/l && rm d/l && touch top && rm top").assert_ok();
+        let file = host.ws().join("d/g");
+        assert_eq!(read(&file), "x\n");
+        assert_eq!(file.metadata().unwrap().uid(), rustix::process::getuid().as_raw());
+        std::fs::remove_dir_all(host.ws().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn writes_outside_are_refused() {
+    let host = Host::new();
+    let outside = host.outside();
+    let file = outside.join("file");
+    symlink(&outside, host.ws().join("link")).unwrap();
+    let attempts = [
+        format!("echo bad > {}", file.display()),
+        "echo bad > link/file".to_owned(),
+        format!("ln {} hard && echo bad > hard", file.display()),
+        format!("rm {}", file.display()),
+        format!("mv {} {}/moved", file.display(), outside.display()),
+    ];
+    for attempt in attempts {
+        for rung in CONTAINED {
+            std::fs::write(&file, "good").unwrap();
+            host.sh(rung, &attempt).assert_refused();
+            assert_eq!(read(&file), "good", "{rung}: {attempt}");
+            let _ = std::fs::remove_file(host.ws().join("hard"));
+        }
+        host.sh(Rung::R0, &attempt).assert_ok();
+        assert_ne!(read(&file), "good", "the attempt does nothing: {attempt}");
+        let _ = std::fs::remove_file(host.ws().join("hard"));
+    }
+}
+
+#[test]
+fn secrets_outside_cannot_be_read() {
+    let host = Host::new();
+    let secret = host.outside().join(".ssh/id_ed25519");
+    std::fs::create_dir(secret.parent().unwrap()).unwrap();
+    std::fs::write(&secret, "canary-key").unwrap();
+    symlink(&secret, host.ws().join("key")).unwrap();
+    for attempt in [format!("cat {}", secret.display()), "cat key".to_owned()] {
+        for rung in CONTAINED {
+            let ran = host.sh(rung, &attempt);
+            ran.assert_refused();
+            assert!(!ran.text.contains("canary-key"), "{rung}");
+        }
+        assert!(host.sh(Rung::R0, &attempt).assert_ok().text.contains("canary-key"));
+    }
+}
+
+#[test]
+fn system_credentials_are_masked() {
+    let host = Host::new();
+    for rung in CONTAINED {
+        host.sh(rung, "cat /etc/shadow").assert_refused();
+        host.sh(rung, "cat /etc/passwd > /dev/null && test -r /etc/hosts").assert_ok();
+        host.sh(rung, "ls /etc/ssh").assert_refused();
+    }
+    if rustix::process::getuid().is_root() {
+        host.sh(Rung::R0, "cat /etc/shadow").assert_ok();
+    }
+}
+
+#[test]
+fn a_hidden_file_cannot_be_read() {
+    let host = Host::new();
+    std::fs::write(host.ws().join(".env"), "TOKEN=canary").unwrap();
+    std::fs::create_dir(host.ws().join("keys")).unwrap();
+    std::fs::write(host.ws().join("keys/k"), "canary").unwrap();
+    std::fs::write(host.ws().join("seen"), "seen").unwrap();
+    let mut profile = host.profile();
+    profile.hidden = vec![host.ws().join(".env"), host.ws().join("keys"), host.ws().join("absent")];
+    for rung in CONTAINED {
+        for attempt in ["cat .env", "cat keys/k", "cp .env copy", "mv .env copy", "chmod 644 .env"] {
+            let ran = host.run_with(rung, profile.clone(), &host.command(&["sh", "-c", attempt]));
+            assert!(!ran.text.contains("canary"), "{rung}: {attempt}");
+            if attempt != "chmod 644 .env" {
+                ran.assert_refused();
+            }
+        }
+        host.run_with(rung, profile.clone(), &host.command(&["cat", "seen"])).assert_ok();
+    }
+    assert_eq!(read(&host.ws().join(".env")), "TOKEN=canary");
+    host.run_with(Rung::R0, profile, &host.command(&["cat", ".env"])).assert_ok();
+}
+
+#[test]
+fn a_read_only_workspace_cannot_be_changed() {
+    let host = Host::new();
+    std::fs::write(host.ws().join("file"), "x").unwrap();
+    let mut profile = host.profile();
+    profile.workspace_access = WorkspaceAccess::ReadOnly;
+    for rung in CONTAINED {
+        host.run_with(rung, profile.clone(), &host.command(&["touch", "new"])).assert_refused();
+        host.run_with(rung, profile.clone(), &host.command(&["rm", "file"])).assert_refused();
+        host.run_with(rung, profile.clone(), &host.command(&["cat", "file"])).assert_ok();
+    }
+    host.run_with(Rung::R0, profile, &host.command(&["touch", "new"])).assert_ok();
+}
+
+#[test]
+fn declared_folders_are_what_they_were_declared() {
+    let host = Host::new();
+    let (cache, tools) = (host.outside().join("cache"), host.outside().join("tools"));
+    std::fs::create_dir(&cache).unwrap();
+    std::fs::create_dir(&tools).unwrap();
+    std::fs::write(tools.join("tool"), "tool").unwrap();
+    symlink(&tools, host.outside().join("alias")).unwrap();
+    let mut profile = host.profile();
+    profile.writable.push(cache.clone());
+    profile.readable.extend([host.outside().join("alias"), host.outside().join("absent")]);
+    let outside = host.outside().display().to_string();
+    for rung in CONTAINED {
+        let run = |script: &str| host.run_with(rung, profile.clone(), &host.command(&["sh", "-c", script]));
+        run(&format!("echo {rung:?} > {outside}/cache/file")).assert_ok();
+        assert_eq!(read(&cache.join("file")), format!("{rung:?}\n"));
+        run(&format!("cat {outside}/alias/tool {outside}/tools/tool")).assert_ok();
+        run(&format!("echo bad > {outside}/tools/tool")).assert_refused();
+    }
+}
+
+#[test]
+fn tmp_is_private() {
+    let host = Host::new();
+    let name = host.dir.path().file_name().unwrap().to_str().unwrap();
+    for rung in CONTAINED {
+        let script = format!("echo x > \"${{TMPDIR:-/tmp}}/{name}-own\" && echo y > \"$HOME/file\" && cat \"$HOME/file\"");
+        host.sh(rung, &script).assert_ok();
+        assert!(!std::path::Path::new(&format!("/tmp/{name}-own")).exists());
+        // Another command's leftovers are not there.
+        host.sh(rung, &format!("test -e \"${{TMPDIR:-/tmp}}/{name}-own\"")).assert_refused();
+    }
+    let listing = host.sh(Rung::R3, "ls -A /tmp");
+    assert_eq!(listing.text, format!("home\n{name}\n"), "only the way to the workspace");
+}
+
+#[test]
+fn masks_refuse_writes_instead_of_swallowing_them() {
+    let host = Host::new();
+    for place in ["/", "/run", "/var", "/usr", "/etc", "/dev"] {
+        let ran = host.sh(Rung::R3, &format!("echo x > {place}/swallowed"));
+        ran.assert_refused();
+        assert!(ran.text.contains("Read-only file system"), "{place}: {}", ran.text);
+    }
+}
+
+#[test]
+fn nothing_appears_on_the_host() {
+    let list = |host: &Host| -> Vec<_> {
+        let mut paths: Vec<_> = std::fs::read_dir(host.ws()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    let host = Host::new();
+    let before = list(&host);
+    let mut profile = host.profile();
+    profile.protected = vec![host.ws().join(".git"), host.ws().join("a/b")];
+    profile.hidden = vec![host.ws().join(".env")];
+    for rung in CONTAINED {
+        host.run_with(rung, profile.clone(), &host.command(&["true"])).assert_ok();
+        assert_eq!(list(&host), before);
+    }
+}
+
+#[test]
+fn the_record_folder_is_out_of_reach() {
+    let host = Host::new();
+    for place in [host.ws(), host.dir.path().to_owned(), "/usr/share".into()] {
+        let mut command = host.command(&["true"]);
+        command.record_dir = place;
+        match host.try_run(Rung::R3, host.profile(), &command) {
+            Err(RunError::NotStarted(failure)) => assert_eq!(failure.step, "record-folder"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let command = host.command(&["sh", "-c", "ls ../records"]);
+    for rung in CONTAINED {
+        let ran = host.run_with(rung, host.profile(), &host.command(&["sh", "-c", "ls ../records"]));
+        assert!(matches!(ran.record.ended, Ended::Exited(code) if code != 0), "{rung}");
+    }
+    host.run_with(Rung::R0, host.profile(), &command).assert_ok();
+    // A used folder is refused, not overwritten.
+    match host.try_run(Rung::R3, host.profile(), &command) {
+        Err(RunError::NotStarted(failure)) => assert_eq!((failure.step.as_str(), failure.errno), ("record-folder", libc::EEXIST)),
+        other => panic!("{other:?}"),
+    }
+}

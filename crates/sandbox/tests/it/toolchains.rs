@@ -1,0 +1,100 @@
+//! Real toolchains inside: cargo, Python, Node.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use provost_core::containment::Rung;
+use provost_sandbox::{toolchain_env, toolchain_reads};
+
+use crate::support::Host;
+
+fn home() -> PathBuf {
+    PathBuf::from(std::env::var_os("HOME").unwrap())
+}
+
+#[test]
+fn cargo_test_runs_inside() {
+    for rung in [Rung::R3] {
+        let host = Host::new();
+        std::fs::write(host.ws().join("Cargo.toml"), "[package]\nname=\"small\"\nversion=\"0.1.0\"\nedition=\"2024\"\n").unwrap();
+        std::fs::create_dir(host.ws().join("src")).unwrap();
+        std::fs::write(host.ws().join("src/lib.rs"), "#[test] fn two() { assert_eq!(1 + 1, 2); }\n").unwrap();
+        let path = std::env::var_os("PATH").unwrap();
+        let mut profile = host.profile();
+        profile.readable.extend(toolchain_reads(&path, Some(&home())));
+        let mut command = host.command(&["cargo", "test", "--offline"]);
+        command.wall = Duration::from_secs(120);
+        command.env.insert("PATH".into(), path);
+        command.env.extend(toolchain_env(&home()));
+        let ran = host.run_with(rung, profile, &command);
+        ran.assert_ok();
+        assert!(ran.text.contains("test result: ok. 1 passed"), "{}", ran.text);
+        assert!(host.ws().join("target").is_dir());
+    }
+}
+
+#[test]
+fn a_shim_finds_its_python() {
+    let host = Host::new();
+    let path = std::env::var_os("PATH").unwrap();
+    let mut profile = host.profile();
+    profile.readable.extend(toolchain_reads(&path, Some(&home())));
+    let mut command = host.command(&["python3", "-c", "import sys, ssl, sqlite3; print(sys.prefix)"]);
+    command.env.insert("PATH".into(), path);
+    command.env.extend(toolchain_env(&home()));
+    for rung in [Rung::R3, Rung::R2] {
+        command.record_dir = host.record_dir();
+        host.run_with(rung, profile.clone(), &command).assert_ok();
+    }
+}
+
+#[test]
+fn no_credential_is_a_toolchain() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().canonicalize().unwrap();
+    for folder in [".cargo/bin", ".cargo/registry", ".rustup", ".ssh", ".aws", ".local/bin", ".config/tool/bin", ".local/share/tool/v1/bin"] {
+        std::fs::create_dir_all(home.join(folder)).unwrap();
+    }
+    for file in [".cargo/credentials.toml", ".netrc", ".npmrc", ".local/share/tool/v1/bin/tool"] {
+        std::fs::write(home.join(file), "x").unwrap();
+    }
+    std::os::unix::fs::symlink(home.join(".local/share/tool/v1/bin/tool"), home.join(".local/bin/tool")).unwrap();
+    let path = std::env::join_paths(
+        [".cargo/bin", ".local/bin", ".config/tool/bin", ".ssh", ""].map(|folder| home.join(folder)).into_iter().chain(["/".into(), ".".into(), "/usr/bin".into()]),
+    )
+    .unwrap();
+    let found = toolchain_reads(&path, Some(&home));
+    let expected: Vec<_> = [".cargo/bin", ".cargo/registry", ".local/bin", ".local/share/tool/v1", ".rustup"].map(|path| home.join(path)).to_vec();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn programs_that_filters_break() {
+    let host = Host::new();
+    let asyncio = "import asyncio, threading\n\
+        async def main():\n    \
+            loop = asyncio.get_running_loop()\n    \
+            event = asyncio.Event()\n    \
+            threading.Timer(0.01, lambda: loop.call_soon_threadsafe(event.set)).start()\n    \
+            await asyncio.wait_for(event.wait(), 5)\n    \
+            process = await asyncio.create_subprocess_exec('echo', 'child', stdout=-1)\n    \
+            out, _ = await process.communicate()\n    \
+            assert out == b'child\\n', out\n\
+        asyncio.run(main())\n\
+        from multiprocessing import Lock, Pool\n\
+        Lock()\n\
+        print('asyncio ok')";
+    let node = "const { spawnSync } = require('child_process');\n\
+        const r = spawnSync('echo', ['child']);\n\
+        if (r.error || r.stdout.toString() !== 'child\\n') throw r.error || new Error(r.stdout);\n\
+        require('fs').writeFileSync('from-node', 'x');\n\
+        console.log('node ok', require('os').cpus().length > 0);";
+    for rung in [Rung::R3, Rung::R2] {
+        assert_eq!(host.py(rung, asyncio).assert_ok().text, "asyncio ok\n", "{rung}");
+        assert_eq!(host.run(rung, &["/usr/bin/node", "-e", node]).assert_ok().text, "node ok true\n", "{rung}");
+    }
+    let server = "require('http').createServer((q, s) => s.end('hi')).listen(0, '127.0.0.1', function () {\n\
+        fetch('http://localhost:' + this.address().port).then(r => r.text()).then(t => { console.log(t); process.exit(t === 'hi' ? 0 : 1); });\n\
+        })";
+    host.run(Rung::R3, &["/usr/bin/node", "-e", server]).assert_ok();
+}

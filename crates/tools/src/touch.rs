@@ -1,0 +1,49 @@
+//! Touches of files: the name, and where it really leads.
+
+use provost_core::act::Touch;
+use serde_json::Value;
+
+use crate::args::text;
+use crate::failure::{BadCall, Failure};
+use crate::tool::Context;
+use crate::workspace::{FileError, Kind, Located};
+
+/// Where the path argument `name` leads.
+pub(crate) fn locate(args: &Value, name: &str, ctx: &Context<'_>) -> Result<Located, FileError> {
+    let path = text(args, name).unwrap_or(".");
+    ctx.workspace.locate(&ctx.workspace.name(path)?)
+}
+
+/// Reading what was located.
+pub(crate) fn reads(located: &Located) -> Vec<Touch> {
+    located.paths().map(|path| Touch::Read { path: path.clone() }).collect()
+}
+
+/// Writing what was located.
+pub(crate) fn writes(located: &Located) -> Vec<Touch> {
+    located.paths().map(|path| Touch::Write { path: path.clone() }).collect()
+}
+
+/// A path argument that can be changed: a file, or nothing yet.
+pub(crate) fn writable(args: &Value, ctx: &Context<'_>) -> Result<Located, BadCall> {
+    let located = locate(args, "path", ctx)?;
+    match located.kind {
+        None | Some(Kind::File) => Ok(located),
+        Some(kind) => Err(BadCall::File(FileError::Kind {
+            path: located.named,
+            kind,
+            wanted: "a file",
+        })),
+    }
+}
+
+/// Adds to "there is no such file" the names that resemble it.
+pub(crate) fn with_near(error: FileError, ctx: &Context<'_>) -> Failure {
+    match error {
+        FileError::Missing { path, .. } => {
+            let near = crate::search::near::names(ctx.workspace, &path);
+            Failure::File(FileError::Missing { path, near })
+        }
+        other => Failure::File(other),
+    }
+}
