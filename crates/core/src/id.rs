@@ -24,8 +24,8 @@ impl RunId {
     /// assert_eq!(id.as_str(), "r01a229f12800-0102030405");
     /// ```
     pub fn from_parts(at_ms: u64, random: [u8; 5]) -> Self {
-        let tail: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(format!("r{at_ms:012x}-{tail}"))
+        let [a, b, c, d, e] = random;
+        Self(format!("r{at_ms:012x}-{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}"))
     }
 
     /// The name as text.

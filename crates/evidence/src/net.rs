@@ -8,7 +8,7 @@ use provost_core::path::RelPath;
 use provost_core::state::RunState;
 
 use crate::patch::{FileDiff, FileVersion, render};
-use crate::tree::{BlobOid, TreeEntry};
+use crate::tree::{BlobOid, Mode, TreeEntry, hex};
 
 /// Content by salted digest.
 pub(crate) type Blobs = BTreeMap<Digest, Vec<u8>>;
@@ -69,7 +69,7 @@ impl<'a> Net<'a> {
             side.as_ref()
                 .map(|file| {
                     Ok::<_, String>(FileVersion {
-                        mode: file.mode.clone(),
+                        mode: mode_of(file)?,
                         bytes: bytes_of(blobs, file)?.to_vec(),
                     })
                 })
@@ -100,10 +100,13 @@ impl<'a> Net<'a> {
                 (None, None) => {}
                 (Some(before), Some(entry)) => {
                     let oid = BlobOid::of(bytes_of(blobs, before)?);
-                    if before.mode != entry.mode || oid != entry.oid {
+                    if mode_of(before)? != entry.mode || oid != entry.oid {
                         return Err(format!(
                             "`{path}` was, before the change, mode {} blob {}; your commit has mode {} blob {}",
-                            before.mode, oid.sha1, entry.mode, entry.oid.sha1
+                            before.mode,
+                            hex(&oid.sha1),
+                            entry.mode,
+                            hex(&entry.oid.sha1)
                         ));
                     }
                 }
@@ -130,7 +133,7 @@ impl<'a> Net<'a> {
                 Some(after) => {
                     let entry = TreeEntry {
                         path: change.path.clone(),
-                        mode: after.mode.clone(),
+                        mode: mode_of(after)?,
                         oid: BlobOid::of(bytes_of(blobs, after)?),
                     };
                     files.insert(change.path.clone(), entry);
@@ -146,4 +149,8 @@ fn bytes_of<'a>(blobs: &'a Blobs, file: &FileFact) -> Result<&'a [u8], String> {
         .get(&file.content)
         .map(Vec::as_slice)
         .ok_or_else(|| format!("blob {} is not at hand", file.content))
+}
+
+fn mode_of(file: &FileFact) -> Result<Mode, String> {
+    file.mode.parse().map_err(|error: crate::tree::BadMode| error.to_string())
 }

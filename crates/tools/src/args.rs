@@ -9,10 +9,8 @@ use crate::failure::BadCall;
 
 /// An object schema that takes these properties and no others.
 pub fn object(properties: &[(&str, Value)], required: &[&str]) -> Value {
-    let properties: Map<String, Value> = properties
-        .iter()
-        .map(|(name, schema)| ((*name).to_owned(), schema.clone()))
-        .collect();
+    let properties: Map<String, Value> =
+        properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
@@ -32,7 +30,9 @@ pub fn optional_number(args: &Value, name: &str, least: u64) -> Result<Option<u6
         None => Ok(None),
         Some(value) => match value.as_u64() {
             Some(number) if number >= least => Ok(Some(number)),
-            _ => Err(BadCall::value(name, format!("must be a whole number of at least {least}, not {value}"))),
+            _ => {
+                Err(BadCall::value(name, format!("must be a whole number of at least {least}, not {value}")))
+            }
         },
     }
 }
@@ -107,20 +107,21 @@ fn check_object(fields: &Map<String, Value>, schema: &Value, at: &str) -> Result
         match properties.and_then(|properties| properties.get(key)) {
             Some(schema) => check(value, schema, &below(key))?,
             None if closed => {
-                let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+                let known: Vec<&str> =
+                    properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
                 let near = crate::text::near::nearest(key, known.iter().copied());
                 let near = near.map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default();
-                return Err(format!("there is no argument {}{near}", name(&below(&crate::text::show::clip(key, 60)))));
+                return Err(format!(
+                    "there is no argument {}{near}",
+                    name(&below(&crate::text::show::clip(key, 60)))
+                ));
             }
             None => {}
         }
     }
     let required = schema.get("required").and_then(Value::as_array);
-    let missing = required
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .find(|key| !fields.contains_key(*key));
+    let missing =
+        required.into_iter().flatten().filter_map(Value::as_str).find(|key| !fields.contains_key(*key));
     match missing {
         Some(key) => Err(format!("{} is missing", name(&below(key)))),
         None => Ok(()),
@@ -148,11 +149,7 @@ pub(crate) fn takes(schema: &Value) -> String {
 }
 
 fn name(at: &str) -> String {
-    if at.is_empty() {
-        "the arguments".to_owned()
-    } else {
-        format!("`{at}`")
-    }
+    if at.is_empty() { "the arguments".to_owned() } else { format!("`{at}`") }
 }
 
 fn article(kind: &str) -> String {

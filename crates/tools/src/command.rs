@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use provost_core::act::{ExitFact, show_argv};
 
+use crate::text::put;
 use crate::text::show;
 
 /// What of the host's environment is needed to build a command's. Read by whoever starts Provost, never by this crate.
@@ -47,17 +48,13 @@ const FIXED: &[(&str, &str)] = &[
 /// The whole environment of a command: built up from nothing. `chosen` are variables that the user (never a model or a
 /// workspace file) wants passed on; they come last and win.
 pub fn environment(host: &HostEnvironment, chosen: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let mut out: BTreeMap<String, String> = FIXED
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect();
+    let mut out: BTreeMap<String, String> =
+        FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let path: Vec<&str> = host.path.split(':').filter(|folder| folder.starts_with('/')).collect();
     let path = if path.is_empty() { USUAL_PATH.to_owned() } else { path.join(":") };
     out.insert("PATH".to_owned(), path);
-    let toolchain = [
-        ("CARGO_HOME", &host.cargo_home, ".cargo"),
-        ("RUSTUP_HOME", &host.rustup_home, ".rustup"),
-    ];
+    let toolchain =
+        [("CARGO_HOME", &host.cargo_home, ".cargo"), ("RUSTUP_HOME", &host.rustup_home, ".rustup")];
     for (name, given, usual) in toolchain {
         let beneath = || host.home.as_ref().map(|home| format!("{}/{usual}", home.trim_end_matches('/')));
         if let Some(folder) = given.clone().or_else(beneath) {
@@ -83,18 +80,20 @@ pub struct Output<'a> {
 /// The same facts give the same text: times are not in it.
 pub fn report(argv: &[String], exit: &ExitFact, output: Output<'_>) -> String {
     let mut text = format!("$ {}\n", show::clip(&show_argv(argv), 500));
-    text.push_str(&match exit {
-        ExitFact::Exited { code } => format!("exit status {code}\n"),
-        ExitFact::Signalled { signal } => format!("ended by signal {signal}{}\n", signal_name(*signal)),
+    let until_then = "its output until then:";
+    match exit {
+        ExitFact::Exited { code } => put!(text, "exit status {code}"),
+        ExitFact::Signalled { signal } => put!(text, "ended by signal {signal}{}", signal_name(*signal)),
         ExitFact::TimedOut { limit_ms } => {
             let seconds = *limit_ms as f64 / 1000.0;
-            format!("timed out: it was ended, with all its processes, after {seconds} s; its output until then:\n")
+            put!(text, "timed out: it was ended, with all its processes, after {seconds} s; {until_then}");
         }
-        ExitFact::Cancelled => "cancelled: it was ended by the user; its output until then:\n".to_owned(),
+        ExitFact::Cancelled => put!(text, "cancelled: it was ended by the user; {until_then}"),
         ExitFact::DriverLost => {
-            "interrupted: it was ended because the program that ran it ended; its output until then:\n".to_owned()
+            put!(text, "interrupted: it was ended because the program that ran it ended; {until_then}");
         }
-    });
+    }
+    text.push('\n');
     if output.total == 0 {
         text.push_str("[no output]\n");
         return text;
@@ -109,7 +108,7 @@ pub fn report(argv: &[String], exit: &ExitFact, output: Output<'_>) -> String {
         let (tail, cut_tail) = whole_start(output.tail);
         push(&mut text, head);
         end_line(&mut text);
-        text.push_str(&format!("[… {} bytes left out …]\n", left_out + (cut_head + cut_tail) as u64));
+        put!(text, "[… {} bytes left out …]\n", left_out + (cut_head + cut_tail) as u64);
         push(&mut text, tail);
     }
     end_line(&mut text);
@@ -127,7 +126,7 @@ fn push(text: &mut String, bytes: &[u8]) {
     for c in show::lossless(bytes).replace("\r\n", "\n").chars() {
         match c {
             '\n' | '\t' => text.push(c),
-            c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", c as u32)),
+            c if c.is_ascii_control() => put!(text, "\\x{:02x}", c as u32),
             c => text.push(c),
         }
     }

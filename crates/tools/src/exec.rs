@@ -55,10 +55,7 @@ impl Tool for Exec {
 
     fn touches(&self, args: &Value, ctx: &Context<'_>) -> Result<Vec<Touch>, BadCall> {
         let request = request(args, ctx)?;
-        Ok(vec![Touch::Exec {
-            argv: request.argv,
-            program: request.program,
-        }])
+        Ok(vec![Touch::Exec { argv: request.argv, program: request.program }])
     }
 
     fn prepare(&self, args: &Value, ctx: &Context<'_>) -> Result<Effect, Failure> {
@@ -109,11 +106,7 @@ fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
     match located.kind {
         Some(Kind::Folder) => Ok(located.real),
         None => Err(FileError::missing(&located.named).into()),
-        Some(kind) => Err(BadCall::File(FileError::Kind {
-            path: located.named,
-            kind,
-            wanted: "a folder",
-        })),
+        Some(kind) => Err(BadCall::File(FileError::Kind { path: located.named, kind, wanted: "a folder" })),
     }
 }
 

@@ -57,10 +57,7 @@ fn did_you_mean(near: Option<&str>) -> String {
 impl BadCall {
     /// An argument's value cannot be used.
     pub fn value(argument: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self::Value {
-            argument: argument.into(),
-            problem: problem.into(),
-        }
+        Self::Value { argument: argument.into(), problem: problem.into() }
     }
 }
 

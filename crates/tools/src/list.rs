@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::args::object;
 use crate::failure::{BadCall, Failure};
+use crate::text::put;
 use crate::text::show;
 use crate::tool::{Context, Effect, Observation, Tool};
 use crate::touch;
@@ -46,33 +47,30 @@ impl Tool for ListDir {
 
     fn prepare(&self, args: &Value, ctx: &Context<'_>) -> Result<Effect, Failure> {
         let located = touch::locate(args, "path", ctx)?;
-        let items = ctx
-            .workspace
-            .list(&located)
-            .map_err(|error| touch::with_near(error, ctx))?;
+        let items = ctx.workspace.list(&located).map_err(|error| touch::with_near(error, ctx))?;
         if items.is_empty() {
             return Ok(observed(format!("`{}` is empty\n", located.named)));
         }
         let mut text = String::new();
         for item in items.iter().take(MOST) {
             let name = visible(&show::lossless(&item.name), Lines::Escape);
-            text.push_str(&match (item.kind, &item.target) {
-                (Kind::Folder, _) => format!("{name}/\n"),
-                (Kind::File, _) => format!("{name}  {} bytes\n", item.size),
-                (_, Some(target)) => format!("{name} -> {}\n", visible(&show::lossless(target), Lines::Escape)),
-                (kind, None) => format!("{name}  ({kind})\n"),
-            });
+            match (item.kind, &item.target) {
+                (Kind::Folder, _) => put!(text, "{name}/"),
+                (Kind::File, _) => put!(text, "{name}  {} bytes", item.size),
+                (_, Some(target)) => {
+                    put!(text, "{name} -> {}", visible(&show::lossless(target), Lines::Escape))
+                }
+                (kind, None) => put!(text, "{name}  ({kind})"),
+            }
+            text.push('\n');
         }
         if items.len() > MOST {
-            text.push_str(&format!("[… {} more of {} names are not shown]\n", items.len() - MOST, items.len()));
+            put!(text, "[… {} more of {} names are not shown]\n", items.len() - MOST, items.len());
         }
         Ok(observed(text))
     }
 }
 
 fn observed(text: String) -> Effect {
-    Effect::Observe(Observation {
-        text,
-        seen: Vec::new(),
-    })
+    Effect::Observe(Observation { text, seen: Vec::new() })
 }

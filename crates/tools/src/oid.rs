@@ -40,10 +40,7 @@ pub(crate) struct BlobHasher {
 impl BlobHasher {
     /// For a content of this many bytes.
     pub(crate) fn new(size: u64) -> Self {
-        let mut hasher = Self {
-            sha1: Sha1::new(),
-            sha256: Sha256::new(),
-        };
+        let mut hasher = Self { sha1: Sha1::new(), sha256: Sha256::new() };
         hasher.update(format!("blob {size}\0").as_bytes());
         hasher
     }
@@ -54,9 +51,6 @@ impl BlobHasher {
     }
 
     pub(crate) fn finish(self) -> BlobOid {
-        BlobOid {
-            sha1: self.sha1.finalize().into(),
-            sha256: self.sha256.finalize().into(),
-        }
+        BlobOid { sha1: self.sha1.finalize().into(), sha256: self.sha256.finalize().into() }
     }
 }

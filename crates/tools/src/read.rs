@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::args::{object, optional_number};
 use crate::failure::{BadCall, Failure};
+use crate::text::put;
 use crate::text::{lines, show};
 use crate::tool::{Context, Effect, Observation, Tool};
 use crate::touch;
@@ -73,10 +74,7 @@ fn range(args: &Value) -> Result<Option<(u64, u64)>, BadCall> {
 fn read(located: &Located, range: Option<(u64, u64)>, ctx: &Context<'_>) -> Result<Observation, Failure> {
     let path = &located.named;
     let limit = ctx.limits.file_bytes;
-    let open = ctx
-        .workspace
-        .open_located(located)
-        .map_err(|error| touch::with_near(error, ctx))?;
+    let open = ctx.workspace.open_located(located).map_err(|error| touch::with_near(error, ctx))?;
     if open.size() > limit && range.is_some() {
         // Larger than may be held: only the lines are, and the model has not seen the file.
         let (first, last) = range.unwrap_or((1, u64::MAX));
@@ -89,10 +87,7 @@ fn read(located: &Located, range: Option<(u64, u64)>, ctx: &Context<'_>) -> Resu
     }
     let content = open.read(limit)?;
     if let Some(why) = lines::not_text(&content) {
-        return Err(Failure::NotText {
-            path: path.clone(),
-            why,
-        });
+        return Err(Failure::NotText { path: path.clone(), why });
     }
     let all = lines::split(lines::without_bom(&content));
     let total = all.len() as u64;
@@ -107,17 +102,14 @@ fn read(located: &Located, range: Option<(u64, u64)>, ctx: &Context<'_>) -> Resu
         number(&mut text, index as u64 + 1, line.body);
     }
     if first > 1 || last < total {
-        text.push_str(&format!("[lines {first} to {last} of {total}]\n"));
+        put!(text, "[lines {first} to {last} of {total}]\n");
     }
     notes(&mut text, &content);
-    Ok(Observation {
-        text,
-        seen: vec![(located.real.clone(), content)],
-    })
+    Ok(Observation { text, seen: vec![(located.real.clone(), content)] })
 }
 
 fn number(text: &mut String, number: u64, body: &[u8]) {
-    text.push_str(&format!("{number:>6}\t{}\n", show::lossless(body)));
+    put!(text, "{number:>6}\t{}\n", show::lossless(body));
 }
 
 /// What lines with their numbers do not show.
@@ -133,7 +125,7 @@ fn notes(text: &mut String, content: &[u8]) {
         lines::Endings { crlf: 0, .. } => {}
         lines::Endings { lf: 0, .. } => text.push_str("[lines end in CRLF, which edits keep]\n"),
         lines::Endings { lf, crlf } => {
-            text.push_str(&format!("[line endings are mixed: {crlf} CRLF, {lf} LF]\n"));
+            put!(text, "[line endings are mixed: {crlf} CRLF, {lf} LF]\n");
         }
     }
     if !body.is_empty() && !body.ends_with(b"\n") {
@@ -160,10 +152,7 @@ fn large_range(
     let bytes = if first == 1 { lines::without_bom(&part.bytes) } else { &part.bytes };
     if let Some(why) = lines::not_text(bytes) {
         let why = format!("cannot be shown: what was asked for of it {why}");
-        return Err(Failure::NotText {
-            path: path.clone(),
-            why,
-        });
+        return Err(Failure::NotText { path: path.clone(), why });
     }
     let lines = lines::split(bytes);
     if lines.is_empty() {
@@ -176,6 +165,6 @@ fn large_range(
     }
     let end = first + lines.len() as u64 - 1;
     let of = part.total.map(|total| format!(" of {total}")).unwrap_or_default();
-    text.push_str(&format!("[lines {first} to {end}{of}; the file has {size} bytes and is not read whole]\n"));
+    put!(text, "[lines {first} to {end}{of}; the file has {size} bytes and is not read whole]\n");
     Ok(text)
 }

@@ -117,5 +117,9 @@ fn problem(error: &serde_json::Error, arguments: &str) -> String {
 
 fn received(arguments: &str) -> String {
     let shown = show::clip(arguments, ECHO);
-    format!("{} bytes: `{}`", arguments.len(), provost_core::text::visible(&shown, provost_core::text::Lines::Escape))
+    format!(
+        "{} bytes: `{}`",
+        arguments.len(),
+        provost_core::text::visible(&shown, provost_core::text::Lines::Escape)
+    )
 }

@@ -29,11 +29,7 @@ pub(crate) fn writable(args: &Value, ctx: &Context<'_>) -> Result<Located, BadCa
     let located = locate(args, "path", ctx)?;
     match located.kind {
         None | Some(Kind::File) => Ok(located),
-        Some(kind) => Err(BadCall::File(FileError::Kind {
-            path: located.named,
-            kind,
-            wanted: "a file",
-        })),
+        Some(kind) => Err(BadCall::File(FileError::Kind { path: located.named, kind, wanted: "a file" })),
     }
 }
 

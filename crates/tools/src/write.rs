@@ -80,10 +80,7 @@ fn created(located: &Located, content: Vec<u8>) -> Effect {
         changes: vec![FileChange {
             path: located.real.clone(),
             before: None,
-            after: Some(FileVersion {
-                mode: FileMode::Regular,
-                bytes: content.clone(),
-            }),
+            after: Some(FileVersion { mode: FileMode::Regular, bytes: content.clone() }),
         }],
         report: format!(
             "created `{}`: {}, {}\n",
@@ -115,10 +112,7 @@ fn refuse_stale(located: &Located, now: &[u8], ctx: &Context<'_>) -> Result<(), 
             diff::unified(&last, now)
         ),
     };
-    Err(Failure::Stale {
-        path: located.named.clone(),
-        why,
-    })
+    Err(Failure::Stale { path: located.named.clone(), why })
 }
 
 /// Refuses content that could not be read back.
@@ -137,6 +131,8 @@ pub(crate) fn check_size(located: &Located, size: usize, ctx: &Context<'_>) -> R
 pub(crate) fn hard_links(names: u64) -> String {
     match names {
         0 | 1 => String::new(),
-        names => format!("[the file has {names} names (hard links): it is written in place, and all of them see it]\n"),
+        names => format!(
+            "[the file has {names} names (hard links): it is written in place, and all of them see it]\n"
+        ),
     }
 }

@@ -183,10 +183,7 @@ impl Check<'_> {
     }
 
     fn report(mut self, require: Require) -> Report {
-        let failed = ClaimId::ALL
-            .into_iter()
-            .find(|id| matches!(self.findings.get(id), Some(Finding::Failed(_))));
-        let rests_on = match failed.or_else(|| self.unchecked()) {
+        let rests_on = match self.broken() {
             Some(id) => format!("it rests on `{id}`, which does not hold"),
             None => String::new(),
         };
@@ -210,10 +207,15 @@ impl Check<'_> {
         }
     }
 
-    fn unchecked(&self) -> Option<ClaimId> {
-        ClaimId::ALL
-            .into_iter()
-            .find(|id| matches!(self.findings.get(id), Some(Finding::NotChecked(_))) && *id != ClaimId::Gate)
+    /// The claim on which those rest that were not come to. Nothing rests on the patch or the gate.
+    fn broken(&self) -> Option<ClaimId> {
+        let is = |id: &ClaimId, failed: bool| match self.findings.get(id) {
+            Some(Finding::Failed(_)) => failed,
+            Some(Finding::NotChecked(_)) => !failed,
+            Some(Finding::Held) | None => false,
+        };
+        let spine = || ClaimId::ALL.into_iter().filter(|id| !matches!(id, ClaimId::Patch | ClaimId::Gate));
+        spine().find(|id| is(id, true)).or_else(|| spine().find(|id| is(id, false)))
     }
 }
 
@@ -304,7 +306,7 @@ fn check_patch(net: &Net, blobs: &BTreeMap<Digest, Vec<u8>>, source: &Source, pa
     match crate::canonical::first_difference(patch, &rendered) {
         None => Ok(()),
         Some(at) => {
-            let line = 1 + patch[..at].iter().filter(|byte| **byte == b'\n').count();
+            let line = patch[..at].split(|byte| *byte == b'\n').count();
             Err(format!(
                 "`{PATCH}` differs at line {line} (byte {at}) from the patch of the recorded changes"
             ))
@@ -328,4 +330,12 @@ fn check_tree(
             show_tree(signed)
         ))
     }
+}
+
+fn digest_of(entries: &[TreeEntry]) -> Result<TreeDigest, String> {
+    tree_digest(entries).map_err(|error| error.to_string())
+}
+
+fn show_tree(tree: &TreeDigest) -> String {
+    format!("{} (SHA-256 {})", tree.sha1, tree.sha256.short())
 }

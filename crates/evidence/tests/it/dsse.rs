@@ -27,7 +27,7 @@ fn what_is_signed_verifies() {
 #[test]
 fn another_key_is_refused_and_both_are_named() {
     let other = SigningKey::from_seed([2; 32]).verifying_key();
-    let error = verify(envelope().as_bytes(), &[other.clone()]).unwrap_err();
+    let error = verify(envelope().as_bytes(), std::slice::from_ref(&other)).unwrap_err();
     assert_eq!(
         error,
         DsseError::WrongKey {

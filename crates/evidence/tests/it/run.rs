@@ -99,7 +99,7 @@ fn tree_of(files: &BTreeMap<String, (String, Vec<u8>)>) -> TreeDigest {
         .iter()
         .map(|(name, (mode, bytes))| TreeEntry {
             path: path(name),
-            mode: mode.clone(),
+            mode: mode.parse().unwrap(),
             oid: BlobOid::of(bytes),
         })
         .collect();

@@ -396,8 +396,8 @@ fn a_gate_that_judged_another_tree_is_found() {
 
 #[test]
 fn a_statement_that_flatters_is_found() {
-    let run = Run::new();
     type Flatter = fn(&mut Statement);
+    let run = Run::new();
     let cases: [(Flatter, &str); 8] = [
         (|it| it.result.refusals = 0, "`refusals` is 0"),
         (|it| it.result.usage.output = 1, "`usage`"),

@@ -27,7 +27,9 @@ fn decode(wire: WireKind, bytes: &[u8]) -> (Result<Decoded, Failure>, Heard) {
 fn chat(chunks: &[&str]) -> (Result<Decoded, Failure>, Heard) {
     let mut stream = String::new();
     for chunk in chunks {
-        stream += &format!("data: {chunk}\r\n\r\n: keep-alive\r\n\r\n");
+        stream += "data: ";
+        stream += chunk;
+        stream += "\r\n\r\n: keep-alive\r\n\r\n";
     }
     decode(WireKind::OpenAiChat, stream.as_bytes())
 }

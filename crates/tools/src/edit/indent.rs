@@ -38,23 +38,22 @@ pub(super) fn fold(text: &[u8], old: &[u8], new: &[u8]) -> Folded {
         several => return Folded::Several(several.iter().map(|at| at + 1).collect()),
     };
     let window = &all[at..at + wanted.len()];
-    let lengths = |lines: &[lines::Line<'_>]| -> usize { lines.iter().map(|line| line.body.len() + line.ending.len()).sum() };
+    let lengths = |lines: &[lines::Line<'_>]| -> usize {
+        lines.iter().map(|line| line.body.len() + line.ending.len()).sum()
+    };
     let start = lengths(&all[..at]);
     let mut end = start + lengths(window);
     if !old.ends_with(b"\n") {
         end -= window.last().map_or(0, |line| line.ending.len());
     }
-    match Map::of(window, &wanted).and_then(|map| map.indent(new)) {
-        Some(new) => Folded::One { start, end, new },
-        None => {
-            let differs = window.iter().zip(&wanted).position(|(have, want)| have.body != want.body);
-            let differs = differs.unwrap_or(0);
-            Folded::Unclear {
-                line: at + differs + 1,
-                expected: wanted[differs].body.to_vec(),
-                found: window[differs].body.to_vec(),
-            }
-        }
+    if let Some(new) = Map::of(window, &wanted).and_then(|map| map.indent(new)) {
+        return Folded::One { start, end, new };
+    }
+    let differs = window.iter().zip(&wanted).position(|(have, want)| have.body != want.body).unwrap_or(0);
+    Folded::Unclear {
+        line: at + differs + 1,
+        expected: wanted[differs].body.to_vec(),
+        found: window[differs].body.to_vec(),
     }
 }
 
@@ -90,11 +89,14 @@ impl<'a> Map<'a> {
             }
         }
         let width = |to_tabs: bool| {
-            let mut widths = pairs.iter().filter(|(from, to)| !(from.is_empty() && to.is_empty())).map(|(from, to)| {
-                let (spaces, tabs) = if to_tabs { (from, to) } else { (to, from) };
-                let pure = spaces.iter().all(|byte| *byte == b' ') && tabs.iter().all(|byte| *byte == b'\t');
-                (pure && !tabs.is_empty() && spaces.len() % tabs.len() == 0).then(|| spaces.len() / tabs.len())
-            });
+            let mut widths =
+                pairs.iter().filter(|(from, to)| !(from.is_empty() && to.is_empty())).map(|(from, to)| {
+                    let (spaces, tabs) = if to_tabs { (from, to) } else { (to, from) };
+                    let pure =
+                        spaces.iter().all(|byte| *byte == b' ') && tabs.iter().all(|byte| *byte == b'\t');
+                    (pure && !tabs.is_empty() && spaces.len().is_multiple_of(tabs.len()))
+                        .then(|| spaces.len() / tabs.len())
+                });
             let first = widths.next()??;
             (first > 0 && widths.all(|width| width == Some(first))).then_some(first)
         };
@@ -102,11 +104,7 @@ impl<'a> Map<'a> {
             (Some(width), _) => (true, Some(width)),
             (None, width) => (false, width),
         };
-        Some(Self {
-            pairs,
-            width,
-            to_tabs,
-        })
+        Some(Self { pairs, width, to_tabs })
     }
 
     /// The new text with the file's indentation; `None` where a line's indentation has no counterpart.
@@ -133,7 +131,7 @@ impl<'a> Map<'a> {
         }
         let width = self.width?;
         let all = |wanted: u8| from.iter().all(|byte| *byte == wanted);
-        if self.to_tabs && all(b' ') && from.len() % width == 0 {
+        if self.to_tabs && all(b' ') && from.len().is_multiple_of(width) {
             Some(vec![b'\t'; from.len() / width])
         } else if !self.to_tabs && all(b'\t') {
             Some(vec![b' '; from.len() * width])

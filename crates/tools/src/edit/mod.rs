@@ -89,7 +89,9 @@ impl Tool for EditFile {
         }
         check_size(&located, after.len(), ctx)?;
         if after == before {
-            return Err(Failure::Other(format!("the edits of `{path}` undo each other: nothing was written")));
+            return Err(Failure::Other(format!(
+                "the edits of `{path}` undo each other: nothing was written"
+            )));
         }
         let mut report = format!(
             "edited `{path}`: {}\n{}",
@@ -97,7 +99,9 @@ impl Tool for EditFile {
             diff::unified(&before, &after)
         );
         if folded {
-            report.push_str("[the old text matched but for its indentation; the file's own indentation was used]\n");
+            report.push_str(
+                "[the old text matched but for its indentation; the file's own indentation was used]\n",
+            );
         }
         report.push_str(&hard_links(names));
         // Whoever knew the whole file knows it still; whoever did not has not seen it by editing a part.
@@ -105,11 +109,7 @@ impl Tool for EditFile {
         let seen = if knows { vec![(located.real.clone(), after.clone())] } else { Vec::new() };
         let version = |bytes| Some(FileVersion { mode, bytes });
         Ok(Effect::Write(WriteSet {
-            changes: vec![FileChange {
-                path: located.real,
-                before: version(before),
-                after: version(after),
-            }],
+            changes: vec![FileChange { path: located.real, before: version(before), after: version(after) }],
             report,
             seen,
         }))
@@ -127,9 +127,13 @@ fn edits(args: &Value) -> Result<Vec<(&str, &str)>, BadCall> {
             .map(|edit| Some((optional_text(edit, "old")?, optional_text(edit, "new")?)))
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| BadCall::value("edits", "each needs `old` and `new`"))?,
-        (Some(_), None, None) => return Err(BadCall::value("new", "is missing (to delete the old text give \"\")")),
+        (Some(_), None, None) => {
+            return Err(BadCall::value("new", "is missing (to delete the old text give \"\")"));
+        }
         (None, Some(_), None) => return Err(BadCall::value("old", "is missing")),
-        (None, None, None) => return Err(BadCall::value("old", "is missing: give `old` and `new`, or `edits`")),
+        (None, None, None) => {
+            return Err(BadCall::value("old", "is missing: give `old` and `new`, or `edits`"));
+        }
         _ => return Err(BadCall::value("edits", "cannot be given together with `old` and `new`")),
     };
     for (index, (old, new)) in edits.iter().enumerate() {
@@ -138,7 +142,10 @@ fn edits(args: &Value) -> Result<Vec<(&str, &str)>, BadCall> {
             None => part.to_owned(),
         };
         if old.is_empty() {
-            return Err(BadCall::value(name("old"), "is empty: it must be text of the file (`write_file` makes a new file)"));
+            return Err(BadCall::value(
+                name("old"),
+                "is empty: it must be text of the file (`write_file` makes a new file)",
+            ));
         }
         if old == new {
             return Err(BadCall::value(name("new"), "is the same as the old text: nothing would change"));
@@ -148,13 +155,12 @@ fn edits(args: &Value) -> Result<Vec<(&str, &str)>, BadCall> {
 }
 
 /// Two encodings in one file are a broken file.
-fn refuse_encodings(path: &provost_core::path::RelPath, content: &[u8], edits: &[(&str, &str)]) -> Result<(), Failure> {
-    let refuse = |why: String| {
-        Err(Failure::NotText {
-            path: path.clone(),
-            why,
-        })
-    };
+fn refuse_encodings(
+    path: &provost_core::path::RelPath,
+    content: &[u8],
+    edits: &[(&str, &str)],
+) -> Result<(), Failure> {
+    let refuse = |why: String| Err(Failure::NotText { path: path.clone(), why });
     if matches!(content, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
         return refuse(lines::not_text(content).unwrap_or_default());
     }

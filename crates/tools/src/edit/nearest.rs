@@ -20,7 +20,8 @@ pub(super) fn describe(text: &[u8], old: &[u8]) -> String {
 pub(crate) fn best(all: &[&[u8]], wanted: &[&[u8]]) -> Option<(usize, usize)> {
     let agree = |have: &[u8], want: &[u8]| have.trim_ascii() == want.trim_ascii();
     // A blank line, or a brace alone, agrees everywhere and tells nothing.
-    let telling = |line: &[u8]| line.iter().filter(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii()).count() > 1;
+    let telling =
+        |line: &[u8]| line.iter().filter(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii()).count() > 1;
     let score = |at: usize| {
         let pairs = || all[at..].iter().zip(wanted).filter(|(have, want)| agree(have, want));
         (pairs().filter(|(_, want)| telling(want)).count(), pairs().count())
@@ -28,7 +29,10 @@ pub(crate) fn best(all: &[&[u8]], wanted: &[&[u8]]) -> Option<(usize, usize)> {
     let every = wanted.len().saturating_mul(all.len()) <= MOST_WORK;
     let anchor = wanted.iter().position(|line| telling(line)).unwrap_or(0);
     let places = (0..all.len()).filter(|at| {
-        every || all.get(at + anchor).is_some_and(|have| wanted.get(anchor).is_some_and(|want| agree(have, want)))
+        every
+            || all
+                .get(at + anchor)
+                .is_some_and(|have| wanted.get(anchor).is_some_and(|want| agree(have, want)))
     });
     places
         .map(|at| (at, score(at)))
@@ -45,7 +49,9 @@ fn place(all: &[&[u8]], wanted: &[&[u8]], at: usize, matching: usize) -> String 
         count => format!("lines {} to {last}, where {matching} of its {count} lines agree", at + 1),
     };
     let Some((index, want)) = differs else {
-        return format!("It almost is at {lines}: the lines agree, but the text begins or ends inside a line");
+        return format!(
+            "It almost is at {lines}: the lines agree, but the text begins or ends inside a line"
+        );
     };
     let found = match all.get(at + index) {
         Some(have) => show::whitespace(have),

@@ -43,10 +43,7 @@ struct View {
 impl View {
     fn of(body: &[u8], crlf: bool) -> Self {
         if !crlf {
-            return Self {
-                text: body.to_vec(),
-                from: None,
-            };
+            return Self { text: body.to_vec(), from: None };
         }
         let mut text = Vec::with_capacity(body.len());
         let mut from = Vec::with_capacity(body.len() + 1);
@@ -60,10 +57,7 @@ impl View {
             at += 1;
         }
         from.push(body.len());
-        Self {
-            text,
-            from: Some(from),
-        }
+        Self { text, from: Some(from) }
     }
 
     fn offset(&self, index: usize) -> usize {
@@ -137,9 +131,7 @@ fn indented(text: &[u8], old: &[u8], new: &[u8]) -> Result<(usize, usize, Vec<u8
             expected: show::whitespace(&expected),
             found: show::whitespace(&found),
         }),
-        Folded::None => Err(Miss::None {
-            nearest: nearest::describe(text, old),
-        }),
+        Folded::None => Err(Miss::None { nearest: nearest::describe(text, old) }),
     }
 }
 
@@ -159,7 +151,7 @@ fn find_all(text: &[u8], needle: &[u8]) -> Vec<usize> {
 }
 
 fn line_number(text: &[u8], at: usize) -> usize {
-    text[..at].iter().filter(|byte| **byte == b'\n').count() + 1
+    memchr::memchr_iter(b'\n', &text[..at]).count() + 1
 }
 
 /// The first line at each place, for at most ten.

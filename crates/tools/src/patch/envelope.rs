@@ -17,17 +17,13 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, BadPatch> {
             ("*** Delete File: ", Action::Delete),
             ("*** Update File: ", Action::Update { to: None }),
         ];
-        let opened = opened.into_iter().find_map(|(prefix, action)| Some((bare.strip_prefix(prefix)?.trim(), action)));
+        let opened =
+            opened.into_iter().find_map(|(prefix, action)| Some((bare.strip_prefix(prefix)?.trim(), action)));
         if let Some((path, action)) = opened {
             if path.is_empty() {
                 return Err(bad_line(number, "no file name", line));
             }
-            sections.push(Section {
-                path: path.to_owned(),
-                action,
-                mode: None,
-                hunks: Vec::new(),
-            });
+            sections.push(Section { path: path.to_owned(), action, mode: None, hunks: Vec::new() });
             continue;
         }
         if bare == "*** End Patch" {
@@ -35,13 +31,18 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, BadPatch> {
             continue;
         }
         let Some(section) = sections.last_mut() else {
-            return Err(bad_line(number, "expected `*** Update File:`, `*** Add File:` or `*** Delete File:`", line));
+            return Err(bad_line(
+                number,
+                "expected `*** Update File:`, `*** Add File:` or `*** Delete File:`",
+                line,
+            ));
         };
         body(section, line, number)?;
     }
     if !ended {
         return Err(BadPatch::Form {
-            received: "`*** Begin Patch` without `*** End Patch`: it was cut off, or the end is missing".to_owned(),
+            received: "`*** Begin Patch` without `*** End Patch`: it was cut off, or the end is missing"
+                .to_owned(),
         });
     }
     for section in &mut sections {

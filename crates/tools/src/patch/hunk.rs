@@ -16,7 +16,8 @@ pub(super) fn apply(content: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, String> {
     // Whether the patch itself says how the file ends.
     let mut says_end = false;
     for (index, hunk) in hunks.iter().enumerate() {
-        let at = locate(&all, hunk, next, shift).map_err(|why| format!("hunk {} of {}: {why}", index + 1, hunks.len()))?;
+        let at = locate(&all, hunk, next, shift)
+            .map_err(|why| format!("hunk {} of {}: {why}", index + 1, hunks.len()))?;
         if let Some(hint) = hunk.hint {
             shift = at as i64 - (hint as i64 - 1);
         }
@@ -81,19 +82,27 @@ pub(super) fn create(hunks: &[Hunk]) -> Result<Vec<u8>, String> {
 
 /// The index of the line at which the hunk's old lines are.
 fn locate(all: &[lines::Line<'_>], hunk: &Hunk, next: usize, shift: i64) -> Result<usize, String> {
-    let old: Vec<&[u8]> = hunk.lines.iter().filter(|line| line.kind != LineKind::Add).map(|line: &HunkLine| line.body.as_slice()).collect();
+    let old: Vec<&[u8]> = hunk
+        .lines
+        .iter()
+        .filter(|line| line.kind != LineKind::Add)
+        .map(|line: &HunkLine| line.body.as_slice())
+        .collect();
     let bodies: Vec<&[u8]> = all.iter().map(|line| line.body).collect();
     let mut from = next;
     if let Some(anchor) = &hunk.anchor {
         let found = bodies[next..].iter().position(|line| line.trim_ascii() == anchor.trim_ascii());
         // The anchor may also be the first of the old lines.
-        from = next + found.ok_or_else(|| format!("there is no line {} to go by", show::whitespace(anchor)))?;
+        from =
+            next + found.ok_or_else(|| format!("there is no line {} to go by", show::whitespace(anchor)))?;
     }
     if old.is_empty() {
         if all.is_empty() || (hunk.at_end && hunk.anchor.is_none()) {
             return Ok(all.len());
         }
-        return Err("it has only new lines and nothing that says where: give unchanged lines around them".to_owned());
+        return Err(
+            "it has only new lines and nothing that says where: give unchanged lines around them".to_owned()
+        );
     }
     let fits = |at: usize| bodies.get(at..at + old.len()).is_some_and(|window| window == old.as_slice());
     if hunk.at_end {
@@ -127,7 +136,10 @@ fn locate(all: &[lines::Line<'_>], hunk: &Hunk, next: usize, shift: i64) -> Resu
 fn mismatch(all: &[&[u8]], old: &[&[u8]], next: usize, place: &str) -> String {
     let first = show::whitespace(old[0]);
     let Some((at, matching)) = best_place(all, old) else {
-        return format!("none of its {} is in {place}; it begins with {first}", show::count(old.len(), "old line"));
+        return format!(
+            "none of its {} is in {place}; it begins with {first}",
+            show::count(old.len(), "old line")
+        );
     };
     let differs = old.iter().enumerate().find(|(index, want)| all.get(at + index) != Some(*want));
     let Some((index, want)) = differs else {
@@ -137,7 +149,8 @@ fn mismatch(all: &[&[u8]], old: &[&[u8]], next: usize, place: &str) -> String {
             next + 1
         );
     };
-    let found = all.get(at + index).map_or_else(|| "the end of the file".to_owned(), |line| show::whitespace(line));
+    let found =
+        all.get(at + index).map_or_else(|| "the end of the file".to_owned(), |line| show::whitespace(line));
     format!(
         "its old lines are not in {place}. They are nearest at line {}, where {matching} of {} agree. The first that differs \
          is line {} of the file, old line {} of the hunk (→ tab, · space at a line's ends):\n  expected {}\n  found    \

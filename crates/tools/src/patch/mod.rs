@@ -16,6 +16,7 @@ use crate::text::{diff, show};
 use crate::tool::{Context, Effect, Observation, SeenState, Tool, WriteSet};
 use crate::write::hard_links;
 
+use crate::text::put;
 use parse::{Action, Section};
 
 /// `apply_patch`.
@@ -73,7 +74,7 @@ impl Tool for ApplyPatch {
             };
             if let (Some(before), Some(after)) = (&file.change.before, &file.change.after) {
                 if before.bytes != after.bytes {
-                    report.push_str(&format!("--- {}\n{}", file.change.path, diff::unified(&before.bytes, &after.bytes)));
+                    put!(report, "--- {}\n{}", file.change.path, diff::unified(&before.bytes, &after.bytes));
                 }
                 report.push_str(&hard_links(file.names));
             }
@@ -98,11 +99,7 @@ impl Tool for ApplyPatch {
             }));
         }
         let files = show::count(changes.len(), "file");
-        Ok(Effect::Write(WriteSet {
-            changes,
-            report: format!("patched {files}\n{report}"),
-            seen,
-        }))
+        Ok(Effect::Write(WriteSet { changes, report: format!("patched {files}\n{report}"), seen }))
     }
 }
 

@@ -19,7 +19,9 @@ pub(super) struct Section {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// It is changed, and renamed where `to` is given.
-    Update { to: Option<String> },
+    Update {
+        to: Option<String>,
+    },
     Create,
     Delete,
 }
@@ -61,11 +63,7 @@ pub(super) enum BadPatch {
     Form { received: String },
     /// A line is not one that can stand there.
     #[error("line {line} of the patch: {problem}: `{text}`. A valid patch:\n{EXAMPLE}Nothing was written.")]
-    Line {
-        line: usize,
-        problem: String,
-        text: String,
-    },
+    Line { line: usize, problem: String, text: String },
 }
 
 const EXAMPLE: &str = "\
@@ -87,9 +85,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, BadPatch> {
     }
     let sections = unified::parse(text)?;
     if sections.is_empty() {
-        return Err(BadPatch::Form {
-            received: received(text, first),
-        });
+        return Err(BadPatch::Form { received: received(text, first) });
     }
     Ok(sections)
 }

@@ -74,7 +74,7 @@ impl Plan {
                 Err(touch::with_near(FileError::missing(&located.named), ctx))
             }
             (Action::Delete, Some(now)) => {
-                self.delete(section, &located, &now, ctx).map_err(failed)?;
+                may_delete(section, &located, &now, ctx).map_err(failed)?;
                 self.files[at].change.after = None;
                 Ok(())
             }
@@ -89,10 +89,7 @@ impl Plan {
                     });
                 }
                 check_size(&located, bytes.len(), ctx)?;
-                let after = FileVersion {
-                    mode: section.mode.unwrap_or(now.mode),
-                    bytes,
-                };
+                let after = FileVersion { mode: section.mode.unwrap_or(now.mode), bytes };
                 let Some(to) = to else {
                     self.files[at].change.after = Some(after);
                     return Ok(());
@@ -108,24 +105,6 @@ impl Plan {
                 self.files[other].known = knew;
                 Ok(())
             }
-        }
-    }
-
-    /// A deletion must show that whoever asks for it knows what is deleted: all of its lines, or having read it.
-    fn delete(&self, section: &Section, located: &Located, now: &FileVersion, ctx: &Context<'_>) -> Result<(), String> {
-        if section.hunks.is_empty() {
-            let knew = now.bytes.is_empty() || (ctx.seen)(&located.real, &now.bytes) == SeenState::Same;
-            return if knew {
-                Ok(())
-            } else {
-                Err("is to be deleted, and you have not read it as it is now: read it first".to_owned())
-            };
-        }
-        let rest = hunk::apply(&now.bytes, &section.hunks)?;
-        if crate::text::lines::without_bom(&rest).is_empty() {
-            Ok(())
-        } else {
-            Err("is to be deleted, and the patch does not hold all of its lines".to_owned())
         }
     }
 
@@ -158,11 +137,7 @@ impl Plan {
         };
         let path: RelPath = located.real.clone();
         self.files.push(Planned {
-            change: FileChange {
-                path,
-                before: before.clone(),
-                after: before,
-            },
+            change: FileChange { path, before: before.clone(), after: before },
             names,
             known: false,
         });
@@ -173,4 +148,27 @@ impl Plan {
 fn adds_other_than_ascii(section: &Section) -> bool {
     let mut added = section.hunks.iter().flat_map(|hunk| &hunk.lines);
     added.any(|line| line.kind == super::parse::LineKind::Add && !line.body.is_ascii())
+}
+
+/// A deletion must show that whoever asks for it knows what is deleted: all of its lines, or having read it.
+fn may_delete(
+    section: &Section,
+    located: &Located,
+    now: &FileVersion,
+    ctx: &Context<'_>,
+) -> Result<(), String> {
+    if section.hunks.is_empty() {
+        let knew = now.bytes.is_empty() || (ctx.seen)(&located.real, &now.bytes) == SeenState::Same;
+        return if knew {
+            Ok(())
+        } else {
+            Err("is to be deleted, and you have not read it as it is now: read it first".to_owned())
+        };
+    }
+    let rest = hunk::apply(&now.bytes, &section.hunks)?;
+    if crate::text::lines::without_bom(&rest).is_empty() {
+        Ok(())
+    } else {
+        Err("is to be deleted, and the patch does not hold all of its lines".to_owned())
+    }
 }

@@ -16,7 +16,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Section>, BadPatch> {
         } else if reader.here().starts_with("@@ -") {
             return Err(bad_line(reader.at + 1, "a hunk before any `---` and `+++` line", reader.here()));
         } else if !sections.is_empty() && !reader.here().trim().is_empty() && reader.here() != "-- " {
-            return Err(bad_line(reader.at + 1, "neither a hunk nor the next file begins here", reader.here()));
+            return Err(bad_line(
+                reader.at + 1,
+                "neither a hunk nor the next file begins here",
+                reader.here(),
+            ));
         } else if reader.here() == "-- " && !sections.is_empty() {
             // The signature that ends `git format-patch`.
             break;
@@ -78,13 +82,16 @@ impl<'a> Reader<'a> {
                 return Err(bad_line(self.at + 1, "copies are not supported; create the file instead", line));
             } else if after("GIT binary patch").is_some() || (after("Binary files ").is_some()) {
                 return Err(bad_line(self.at + 1, "binary changes cannot be applied", line));
-            } else if after("index ").is_none() && after("similarity ").is_none() && after("dissimilarity ").is_none() {
+            } else if after("index ").is_none()
+                && after("similarity ").is_none()
+                && after("dissimilarity ").is_none()
+            {
                 break;
             }
             self.at += 1;
         }
         let mode = match &header.new_mode {
-            Some(mode) => Some(self.mode(mode, begin)?),
+            Some(mode) => Some(Self::mode(mode, begin)?),
             None => None,
         };
         let (mut old, mut new) = match (&header.from, &header.to) {
@@ -108,12 +115,7 @@ impl<'a> Reader<'a> {
         if hunks.is_empty() && mode.is_none() && !renamed && action == (Action::Update { to: None }) {
             return Err(bad_line(begin + 1, "a file without any change", self.lines[begin]));
         }
-        Ok(Section {
-            path,
-            action,
-            mode,
-            hunks,
-        })
+        Ok(Section { path, action, mode, hunks })
     }
 
     fn plain(&mut self) -> Result<Section, BadPatch> {
@@ -130,15 +132,10 @@ impl<'a> Reader<'a> {
         if hunks.is_empty() {
             return Err(bad_line(begin + 1, "a file without any hunk", self.lines[begin]));
         }
-        Ok(Section {
-            path,
-            action,
-            mode: None,
-            hunks,
-        })
+        Ok(Section { path, action, mode: None, hunks })
     }
 
-    fn mode(&self, text: &str, line: usize) -> Result<FileMode, BadPatch> {
+    fn mode(text: &str, line: usize) -> Result<FileMode, BadPatch> {
         match FileMode::from_git(text) {
             Some(FileMode::Link) => Err(bad_line(line + 1, "symbolic links cannot be made by a patch", text)),
             Some(mode) => Ok(mode),
@@ -171,14 +168,17 @@ impl<'a> Reader<'a> {
     #[expect(clippy::type_complexity, reason = "the same pair as in `names`")]
     fn title(&self, title: &str, line: usize) -> Result<(Option<String>, Option<String>), BadPatch> {
         let bad = || bad_line(line + 1, "the two names cannot be told apart", title);
-        let (old, new) = if title.starts_with('"') {
-            let end = title[1..].find("\" ").ok_or_else(bad)? + 2;
+        let (old, new) = if let Some(quoted) = title.strip_prefix('"') {
+            let end = quoted.find("\" ").ok_or_else(bad)? + 2;
             (&title[..end], &title[end + 1..])
         } else {
             // Without a rename both are the same name, so the middle is where it repeats.
             let middle = title.len() / 2;
-            let halves = title.split_at_checked(middle).and_then(|(old, rest)| Some((old, rest.strip_prefix(' ')?)));
-            let same = |old: &str, new: &str| old.strip_prefix("a/").unwrap_or(old) == new.strip_prefix("b/").unwrap_or(new);
+            let halves =
+                title.split_at_checked(middle).and_then(|(old, rest)| Some((old, rest.strip_prefix(' ')?)));
+            let same = |old: &str, new: &str| {
+                old.strip_prefix("a/").unwrap_or(old) == new.strip_prefix("b/").unwrap_or(new)
+            };
             match halves.filter(|(old, new)| same(old, new)) {
                 Some(halves) => halves,
                 None => title.split_once(' ').filter(|(_, new)| !new.contains(' ')).ok_or_else(bad)?,
@@ -190,7 +190,9 @@ impl<'a> Reader<'a> {
     fn path(&self, text: &str, prefix: &str) -> Result<String, BadPatch> {
         let text = text.trim_end();
         let raw = match text.strip_prefix('"') {
-            Some(quoted) => unquote(quoted).ok_or_else(|| bad_line(self.at + 1, "not a quoted name", text))?,
+            Some(quoted) => {
+                unquote(quoted).ok_or_else(|| bad_line(self.at + 1, "not a quoted name", text))?
+            }
             None => text.to_owned(),
         };
         let bare = raw.strip_prefix(prefix).unwrap_or(&raw);
@@ -207,7 +209,11 @@ impl<'a> Reader<'a> {
             // Blank lines between hunks and at the end are nobody's.
             let blanks = self.lines[self.at..].iter().take_while(|line| line.trim().is_empty()).count();
             let next = self.lines.get(self.at + blanks);
-            if blanks > 0 && next.is_none_or(|line| line.starts_with("@@") || line.starts_with("diff ") || line.starts_with("--- ")) {
+            if blanks > 0
+                && next.is_none_or(|line| {
+                    line.starts_with("@@") || line.starts_with("diff ") || line.starts_with("--- ")
+                })
+            {
                 self.at += blanks;
             }
         }
@@ -220,10 +226,8 @@ impl<'a> Reader<'a> {
         let begin = self.at;
         let head = head(self.here());
         self.at += 1;
-        let mut hunk = Hunk {
-            hint: head.map(|head| head.start).filter(|start| *start > 0),
-            ..Hunk::default()
-        };
+        let mut hunk =
+            Hunk { hint: head.map(|head| head.start).filter(|start| *start > 0), ..Hunk::default() };
         if let Some(head) = head {
             let from = self.at;
             if self.counted(head, &mut hunk) {
@@ -285,7 +289,10 @@ impl<'a> Reader<'a> {
             self.at += 1;
         }
         let end = self.here();
-        let over = self.at >= self.lines.len() || end.trim().is_empty() || end.starts_with("@@") || end.starts_with("diff ");
+        let over = self.at >= self.lines.len()
+            || end.trim().is_empty()
+            || end.starts_with("@@")
+            || end.starts_with("diff ");
         over || end == "-- " || self.is_header()
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::globs::{Glob, prefix};
 use crate::args::{object, text};
 use crate::failure::{BadCall, Failure};
+use crate::text::put;
 use crate::text::show;
 use crate::tool::{Context, Effect, Observation, Tool};
 use crate::touch;
@@ -26,7 +27,8 @@ impl Default for Find {
             "type": "string",
             "description": "A glob such as `*.rs` (the name, in any folder) or `src/**/*.rs` (the path)."
         });
-        let path = json!({"type": "string", "description": "Folder to search; the workspace root if not given."});
+        let path =
+            json!({"type": "string", "description": "Folder to search; the workspace root if not given."});
         Self(ToolSpec {
             name: "find".to_owned(),
             description: "Find files and folders by name. What .gitignore excludes is left out, unless `path` is itself \
@@ -58,18 +60,11 @@ impl Tool for Find {
             Some(Kind::Folder) => {}
             None => return Err(touch::with_near(FileError::missing(&located.named), ctx)),
             Some(kind) => {
-                return Err(Failure::File(FileError::Kind {
-                    path: located.named,
-                    kind,
-                    wanted: "a folder",
-                }));
+                return Err(Failure::File(FileError::Kind { path: located.named, kind, wanted: "a folder" }));
             }
         }
         let skip = prefix(&located.real);
-        let walk = Walk {
-            from: located.real.clone(),
-            ignore: true,
-        };
+        let walk = Walk { from: located.real.clone(), ignore: true };
         let mut names = Vec::new();
         let mut total = 0;
         let closed = ctx.workspace.walk(&walk, &mut |found| {
@@ -88,14 +83,11 @@ impl Tool for Find {
         if total == 0 {
             out.push_str("nothing found\n");
         } else if total > MOST {
-            out.push_str(&format!("[… {} more of {total} are not shown]\n", total - MOST));
+            put!(out, "[… {} more of {total} are not shown]\n", total - MOST);
         }
         if closed > 0 {
-            out.push_str(&format!("[{} could not be opened]\n", show::count(closed as usize, "folder")));
+            put!(out, "[{} could not be opened]\n", show::count(closed as usize, "folder"));
         }
-        Ok(Effect::Observe(Observation {
-            text: out,
-            seen: Vec::new(),
-        }))
+        Ok(Effect::Observe(Observation { text: out, seen: Vec::new() }))
     }
 }

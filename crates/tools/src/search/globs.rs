@@ -15,11 +15,9 @@ impl Glob {
     pub(super) fn new(text: &str) -> Result<Self, BadCall> {
         let pattern = text.strip_prefix("./").unwrap_or(text);
         let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-        let glob = glob.map_err(|error| BadCall::value("glob", format!("`{text}` is not a glob: {}", error.kind())))?;
-        Ok(Self {
-            matcher: glob.compile_matcher(),
-            whole: pattern.contains('/'),
-        })
+        let glob = glob
+            .map_err(|error| BadCall::value("glob", format!("`{text}` is not a glob: {}", error.kind())))?;
+        Ok(Self { matcher: glob.compile_matcher(), whole: pattern.contains('/') })
     }
 
     /// `path` from the workspace root, of which the first `skip` bytes are the folder that is searched.

@@ -5,7 +5,9 @@
 use std::io;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch};
+use grep_searcher::{
+    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+};
 use provost_core::act::{Recovery, Touch};
 use provost_core::path::RelPath;
 use provost_core::transcript::ToolSpec;
@@ -14,6 +16,7 @@ use serde_json::{Value, json};
 use super::globs::{Glob, prefix};
 use crate::args::{flag, object, optional_number, optional_text, text};
 use crate::failure::{BadCall, Failure};
+use crate::text::put;
 use crate::text::show;
 use crate::tool::{Context, Effect, Observation, Tool};
 use crate::touch;
@@ -35,12 +38,30 @@ impl Default for Grep {
     fn default() -> Self {
         let schema = object(
             &[
-                ("pattern", json!({"type": "string", "description": "Regular expression (Rust syntax), matched line by line."})),
-                ("path", json!({"type": "string", "description": "File or folder; the workspace root if not given."})),
-                ("glob", json!({"type": "string", "description": "Only files of this name (`*.rs`) or path (`src/**/*.rs`)."})),
-                ("ignore_case", json!({"type": "boolean", "description": "Upper and lower case are the same."})),
-                ("context", json!({"type": "integer", "minimum": 0, "maximum": MOST_CONTEXT, "description": "Lines shown around each match."})),
-                ("max_matches", json!({"type": "integer", "minimum": 1, "maximum": MATCHES.1, "description": "Stop after this many; 100 if not given."})),
+                (
+                    "pattern",
+                    json!({"type": "string", "description": "Regular expression (Rust syntax), matched line by line."}),
+                ),
+                (
+                    "path",
+                    json!({"type": "string", "description": "File or folder; the workspace root if not given."}),
+                ),
+                (
+                    "glob",
+                    json!({"type": "string", "description": "Only files of this name (`*.rs`) or path (`src/**/*.rs`)."}),
+                ),
+                (
+                    "ignore_case",
+                    json!({"type": "boolean", "description": "Upper and lower case are the same."}),
+                ),
+                (
+                    "context",
+                    json!({"type": "integer", "minimum": 0, "maximum": MOST_CONTEXT, "description": "Lines shown around each match."}),
+                ),
+                (
+                    "max_matches",
+                    json!({"type": "integer", "minimum": 1, "maximum": MATCHES.1, "description": "Stop after this many; 100 if not given."}),
+                ),
             ],
             &["pattern"],
         );
@@ -72,10 +93,7 @@ impl Tool for Grep {
         let query = Query::new(args)?;
         let located = touch::locate(args, "path", ctx)?;
         let text = query.run(&located, ctx)?;
-        Ok(Effect::Observe(Observation {
-            text,
-            seen: Vec::new(),
-        }))
+        Ok(Effect::Observe(Observation { text, seen: Vec::new() }))
     }
 }
 
@@ -106,7 +124,10 @@ impl Query {
             })?;
         let context = optional_number(args, "context", 0)?.unwrap_or(0);
         if context > MOST_CONTEXT {
-            return Err(BadCall::value("context", format!("is {context}; at most {MOST_CONTEXT} lines are shown around a match")));
+            return Err(BadCall::value(
+                "context",
+                format!("is {context}; at most {MOST_CONTEXT} lines are shown around a match"),
+            ));
         }
         let most = optional_number(args, "max_matches", 1)?.unwrap_or(MATCHES.0);
         if most > MATCHES.1 {
@@ -152,14 +173,19 @@ impl Query {
         Ok(hits.report())
     }
 
-    fn folder(&self, at: &Located, ctx: &Context<'_>, searcher: &mut Searcher, hits: &mut Hits) -> Result<(), Failure> {
+    fn folder(
+        &self,
+        at: &Located,
+        ctx: &Context<'_>,
+        searcher: &mut Searcher,
+        hits: &mut Hits,
+    ) -> Result<(), Failure> {
         let skip = prefix(&at.real);
-        let walk = Walk {
-            from: at.real.clone(),
-            ignore: true,
-        };
+        let walk = Walk { from: at.real.clone(), ignore: true };
         hits.closed = ctx.workspace.walk(&walk, &mut |found| {
-            if found.kind != Kind::File || self.glob.as_ref().is_some_and(|glob| !glob.matches(found.path, skip)) {
+            if found.kind != Kind::File
+                || self.glob.as_ref().is_some_and(|glob| !glob.matches(found.path, skip))
+            {
                 return Go::On;
             }
             let Ok(path) = RelPath::from_bytes(found.path) else {
@@ -169,11 +195,7 @@ impl Query {
                 hits.refused += 1;
                 return Go::On;
             }
-            let file = Located {
-                named: path.clone(),
-                real: path,
-                kind: Some(Kind::File),
-            };
+            let file = Located { named: path.clone(), real: path, kind: Some(Kind::File) };
             hits.begin(file.real.as_str());
             let searched = match ctx.workspace.open_located(&file) {
                 Ok(open) => searcher.search_file(&self.matcher, &open.file, &mut *hits),
@@ -239,7 +261,7 @@ impl Hits {
         let body = body.strip_suffix(b"\r").unwrap_or(body);
         let body = show::clip(&show::lossless(body), LINE);
         let number = number.unwrap_or(0);
-        self.text.push_str(&format!("{}{mark}{number}{mark}{body}\n", self.path));
+        put!(self.text, "{}{mark}{number}{mark}{body}\n", self.path);
     }
 
     fn report(mut self) -> String {
@@ -247,24 +269,25 @@ impl Hits {
         if self.found == 0 {
             out.push_str("no match\n");
         } else if self.more {
-            out.push_str(&format!(
+            put!(
+                out,
                 "[stopped after {}: there is at least one more; narrow the search or raise `max_matches`]\n",
                 show::count(self.found as usize, "match").replace("matchs", "matches")
-            ));
+            );
         }
         if self.refused > 0 {
             let files = show::count(self.refused as usize, "file");
-            out.push_str(&format!("[{files} not searched: policy refuses reading]\n"));
+            put!(out, "[{files} not searched: policy refuses reading]\n");
         }
         for path in self.unread.iter().take(10) {
-            out.push_str(&format!("[`{path}` not searched: it cannot be read, or has a line of more than 16 MiB]\n"));
+            put!(out, "[`{path}` not searched: it cannot be read, or has a line of more than 16 MiB]\n");
         }
         if self.unread.len() > 10 {
-            out.push_str(&format!("[… and {} more such files]\n", self.unread.len() - 10));
+            put!(out, "[… and {} more such files]\n", self.unread.len() - 10);
         }
         if self.closed > 0 {
             let folders = show::count(self.closed as usize, "folder");
-            out.push_str(&format!("[{folders} could not be opened]\n"));
+            put!(out, "[{folders} could not be opened]\n");
         }
         out
     }

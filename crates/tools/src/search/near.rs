@@ -17,10 +17,7 @@ pub(crate) fn names(workspace: &Workspace, path: &RelPath) -> Vec<RelPath> {
     let most = (wanted.chars().count() / 3).max(1);
     let mut found: Vec<(usize, bool, RelPath)> = Vec::new();
     let mut looked_at = 0;
-    let walk = Walk {
-        from: RelPath::root(),
-        ignore: true,
-    };
+    let walk = Walk { from: RelPath::root(), ignore: true };
     let walked = workspace.walk(&walk, &mut |entry| {
         looked_at += 1;
         if matches!(entry.kind, Kind::File | Kind::Folder | Kind::Link)

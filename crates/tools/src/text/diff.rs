@@ -41,7 +41,8 @@ pub(crate) fn unified(before: &[u8], after: &[u8]) -> String {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
         };
-        let range = |from: usize, to: usize| format!("{},{}", offset + from + usize::from(to > from), to - from);
+        let range =
+            |from: usize, to: usize| format!("{},{}", offset + from + usize::from(to > from), to - from);
         out.push(format!(
             "@@ -{} +{} @@\n",
             range(first.old_range().start, last.old_range().end),

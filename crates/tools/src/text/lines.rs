@@ -16,11 +16,7 @@ pub(crate) fn split(content: &[u8]) -> Vec<Line<'_>> {
 }
 
 fn line(raw: &[u8]) -> Line<'_> {
-    let ending = if raw.ends_with(b"\r\n") {
-        2
-    } else {
-        usize::from(raw.ends_with(b"\n"))
-    };
+    let ending = if raw.ends_with(b"\r\n") { 2 } else { usize::from(raw.ends_with(b"\n")) };
     let (body, ending) = raw.split_at(raw.len() - ending);
     Line { body, ending }
 }
@@ -63,7 +59,9 @@ impl Endings {
 /// Why a content is not text, in words that follow the file's name.
 pub(crate) fn not_text(content: &[u8]) -> Option<String> {
     match content {
-        [0xff, 0xfe, ..] => return Some("is UTF-16 text (little endian): convert it to UTF-8 first".to_owned()),
+        [0xff, 0xfe, ..] => {
+            return Some("is UTF-16 text (little endian): convert it to UTF-8 first".to_owned());
+        }
         [0xfe, 0xff, ..] => return Some("is UTF-16 text (big endian): convert it to UTF-8 first".to_owned()),
         _ => {}
     }
@@ -71,7 +69,7 @@ pub(crate) fn not_text(content: &[u8]) -> Option<String> {
         return Some(format!("is binary: {} bytes, with a NUL byte at offset {at}", content.len()));
     }
     let bad = std::str::from_utf8(content).err()?.valid_up_to();
-    let line = content[..bad].iter().filter(|byte| **byte == b'\n').count() + 1;
+    let line = memchr::memchr_iter(b'\n', &content[..bad]).count() + 1;
     Some(format!(
         "is not valid UTF-8: byte 0x{:02x} at offset {bad} (line {line}); it may be text in another encoding. \
          `edit_file` can change its ASCII parts and leaves all other bytes as they are",

@@ -15,7 +15,7 @@ pub(crate) fn lossless(bytes: &[u8]) -> String {
     for chunk in bytes.utf8_chunks() {
         out.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
+            super::put!(out, "\\x{byte:02x}");
         }
     }
     out
@@ -54,9 +54,5 @@ pub(crate) fn number_list(numbers: &[usize]) -> String {
 
 /// `one line` or `N lines`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{number} {noun}s")
-    }
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

@@ -56,12 +56,15 @@ pub enum ApplyError {
     #[error(transparent)]
     File(#[from] FileError),
     /// It failed half-way and the way back failed too.
-    #[error("{cause}; and undoing what was written before it failed: {undo}. Changed and not changed back: {}", names(left))]
+    #[error(
+        "{cause}; and undoing what was written before it failed: {undo}. Changed and not changed back: {}",
+        names(left)
+    )]
     Torn {
         /// Why it failed.
-        cause: FileError,
+        cause: Box<FileError>,
         /// Why undoing failed.
-        undo: FileError,
+        undo: Box<FileError>,
         /// Files that hold their new content.
         left: Vec<RelPath>,
     },
@@ -97,9 +100,7 @@ impl Workspace {
         let mut seen = BTreeSet::new();
         for change in changes {
             if !seen.insert(&change.path) {
-                return Err(ApplyError::Twice {
-                    path: change.path.clone(),
-                });
+                return Err(ApplyError::Twice { path: change.path.clone() });
             }
             self.check(change)?;
         }
@@ -121,24 +122,18 @@ impl Workspace {
             for (at, one) in done.iter().enumerate() {
                 if let Err(undo) = self.undo(one) {
                     let left = done[at..].iter().map(|one| one.change.path.clone()).collect();
-                    return Err(ApplyError::Torn { cause, undo, left });
+                    return Err(ApplyError::Torn { cause: Box::new(cause), undo: Box::new(undo), left });
                 }
             }
             return Err(cause.into());
         }
         let in_place = ready.iter().filter(|one| matches!(one.how, How::InPlace));
-        Ok(Applied {
-            in_place: in_place.map(|one| one.change.path.clone()).collect(),
-        })
+        Ok(Applied { in_place: in_place.map(|one| one.change.path.clone()).collect() })
     }
 
     fn check(&self, change: &FileChange) -> Result<(), ApplyError> {
-        let stale = |found: &str| {
-            Err(ApplyError::Stale {
-                path: change.path.clone(),
-                found: found.to_owned(),
-            })
-        };
+        let stale =
+            |found: &str| Err(ApplyError::Stale { path: change.path.clone(), found: found.to_owned() });
         // One byte more than it should have is enough to tell that it is another.
         let limit = change.before.as_ref().map_or(0, |before| before.bytes.len() as u64);
         let now = match self.version(&change.path, limit) {
@@ -170,13 +165,7 @@ impl Workspace {
                 return Err(error);
             }
         };
-        let mut ready = Ready {
-            change,
-            folder,
-            name,
-            made,
-            how: How::Remove,
-        };
+        let mut ready = Ready { change, folder, name, made, how: How::Remove };
         if let Some(after) = &change.after {
             match prepare(&ready, after) {
                 Ok(how) => ready.how = how,
@@ -240,13 +229,7 @@ impl Workspace {
             after: change.before.clone(),
         };
         let folder = done.folder.try_clone().map_err(failed)?;
-        commit(&Ready {
-            change: &back,
-            folder,
-            name: done.name.clone(),
-            made: Vec::new(),
-            how,
-        })?;
+        commit(&Ready { change: &back, folder, name: done.name.clone(), made: Vec::new(), how })?;
         self.remove_folders(&done.made);
         Ok(())
     }
@@ -259,7 +242,8 @@ impl Workspace {
                 Some(cut) => (RelPath::from_bytes(&raw[..cut]), &raw[cut + 1..]),
                 None => (Ok(RelPath::root()), raw.as_slice()),
             };
-            let folder = parent.ok().and_then(|path| self.open_real(&path, OFlags::PATH | OFlags::DIRECTORY).ok());
+            let folder =
+                parent.ok().and_then(|path| self.open_real(&path, OFlags::PATH | OFlags::DIRECTORY).ok());
             if let Some(folder) = folder {
                 let _ = rustix::fs::unlinkat(&folder, temporary_name(name).as_slice(), AtFlags::empty());
             }
@@ -353,7 +337,8 @@ fn commit(ready: &Ready) -> Result<(), FileError> {
         }
         (How::InPlace, Some(after)) => write_in_place(ready, after).map_err(failed),
         (How::Remove | How::InPlace, _) => {
-            rustix::fs::unlinkat(&ready.folder, ready.name.as_slice(), AtFlags::empty()).map_err(|e| failed(e.into()))
+            rustix::fs::unlinkat(&ready.folder, ready.name.as_slice(), AtFlags::empty())
+                .map_err(|e| failed(e.into()))
         }
     }
 }

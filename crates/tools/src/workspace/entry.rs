@@ -80,9 +80,7 @@ impl FileMode {
 
     /// Reads a mode as git writes it; `None` for any other text.
     pub fn from_git(text: &str) -> Option<Self> {
-        [Self::Regular, Self::Executable, Self::Link]
-            .into_iter()
-            .find(|mode| mode.as_git() == text)
+        [Self::Regular, Self::Executable, Self::Link].into_iter().find(|mode| mode.as_git() == text)
     }
 
     /// The mode of what a `stat` describes; `None` for what git does not track.

@@ -56,7 +56,9 @@ pub enum FileError {
         wanted: &'static str,
     },
     /// The file is larger than may be read whole.
-    #[error("`{path}` has {size} bytes and at most {limit} are read whole: ask for a range with `start_line` and `end_line`")]
+    #[error(
+        "`{path}` has {size} bytes and at most {limit} are read whole: ask for a range with `start_line` and `end_line`"
+    )]
     TooLarge {
         /// The path.
         path: RelPath,
@@ -88,18 +90,12 @@ impl FileError {
         let source = source.into();
         match source.kind() {
             io::ErrorKind::NotFound => Self::missing(path),
-            _ => Self::Io {
-                path: path.clone(),
-                source,
-            },
+            _ => Self::Io { path: path.clone(), source },
         }
     }
 
     pub(crate) fn missing(path: &RelPath) -> Self {
-        Self::Missing {
-            path: path.clone(),
-            near: Vec::new(),
-        }
+        Self::Missing { path: path.clone(), near: Vec::new() }
     }
 }
 

@@ -56,11 +56,7 @@ impl Rules {
 }
 
 fn read(workspace: &Workspace, file: &RelPath) -> Option<Gitignore> {
-    let located = Located {
-        named: file.clone(),
-        real: file.clone(),
-        kind: Some(Kind::File),
-    };
+    let located = Located { named: file.clone(), real: file.clone(), kind: Some(Kind::File) };
     // What cannot be read has no rules, as in git. A link is not followed: git does not follow it either.
     let open = workspace.open_located(&located).ok()?;
     let mut builder = GitignoreBuilder::new("");

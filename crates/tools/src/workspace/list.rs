@@ -25,20 +25,15 @@ impl Workspace {
             Some(Kind::Folder) => {}
             None => return Err(FileError::missing(&located.named)),
             Some(kind) => {
-                return Err(FileError::Kind {
-                    path: located.named.clone(),
-                    kind,
-                    wanted: "a folder",
-                });
+                return Err(FileError::Kind { path: located.named.clone(), kind, wanted: "a folder" });
             }
         }
         let failed = |errno: rustix::io::Errno| FileError::io(&located.named, errno);
-        let folder = self
-            .open_real(&located.real, OFlags::RDONLY | OFlags::DIRECTORY)
-            .map_err(failed)?;
+        let folder = self.open_real(&located.real, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed)?;
         let mut items = Vec::new();
         for name in names(&folder).map_err(failed)? {
-            let Ok(stat) = rustix::fs::statat(&folder, name.bytes.as_slice(), AtFlags::SYMLINK_NOFOLLOW) else {
+            let Ok(stat) = rustix::fs::statat(&folder, name.bytes.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
+            else {
                 // Gone since the folder was read.
                 continue;
             };

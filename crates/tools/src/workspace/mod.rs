@@ -43,10 +43,7 @@ pub struct Workspace {
 impl Workspace {
     /// Opens the folder at `path`, which stays the workspace even if it is moved.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        let failed = |source: std::io::Error| FileError::Root {
-            path: path.to_owned(),
-            source,
-        };
+        let failed = |source: std::io::Error| FileError::Root { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
@@ -71,10 +68,7 @@ impl Workspace {
         match self.beneath(text.as_bytes()) {
             Some(rest) if rest.is_empty() => Ok(RelPath::root()),
             Some(rest) => Ok(RelPath::from_bytes(rest)?),
-            None => Err(FileError::Outside {
-                path: text.to_owned(),
-                root: self.path.clone(),
-            }),
+            None => Err(FileError::Outside { path: text.to_owned(), root: self.path.clone() }),
         }
     }
 

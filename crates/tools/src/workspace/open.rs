@@ -27,7 +27,7 @@ impl OpenFile {
 
     /// Names that this file has (hard links).
     pub fn names(&self) -> u64 {
-        u64::from(self.stat.st_nlink)
+        self.stat.st_nlink
     }
 
     /// Its mode.
@@ -37,11 +37,7 @@ impl OpenFile {
 
     /// The whole content, if it is not larger than `limit`. A file that grows while it is read is refused as too large.
     pub fn read(self, limit: u64) -> Result<Vec<u8>, FileError> {
-        let too_large = |size| FileError::TooLarge {
-            path: self.path.clone(),
-            size,
-            limit,
-        };
+        let too_large = |size| FileError::TooLarge { path: self.path.clone(), size, limit };
         if self.size() > limit {
             return Err(too_large(self.size()));
         }
@@ -128,11 +124,7 @@ impl Workspace {
 
     /// Opens the regular file at a place found before. A pipe, device, socket or folder is refused, and never waited for.
     pub fn open_located(&self, located: &Located) -> Result<OpenFile, FileError> {
-        let refused = |kind| FileError::Kind {
-            path: located.named.clone(),
-            kind,
-            wanted: "a file",
-        };
+        let refused = |kind| FileError::Kind { path: located.named.clone(), kind, wanted: "a file" };
         match located.kind {
             Some(Kind::File) => {}
             Some(kind) => return Err(refused(kind)),
@@ -144,11 +136,7 @@ impl Workspace {
             .map_err(|errno| FileError::io(&located.named, errno))?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| FileError::io(&located.named, errno))?;
         match Kind::of(&stat) {
-            Kind::File => Ok(OpenFile {
-                path: located.real.clone(),
-                file: File::from(fd),
-                stat,
-            }),
+            Kind::File => Ok(OpenFile { path: located.real.clone(), file: File::from(fd), stat }),
             kind => Err(refused(kind)),
         }
     }
@@ -157,10 +145,7 @@ impl Workspace {
     pub fn read(&self, path: &RelPath, limit: u64) -> Result<FileVersion, FileError> {
         let open = self.open_file(path)?;
         let mode = open.mode();
-        Ok(FileVersion {
-            mode,
-            bytes: open.read(limit)?,
-        })
+        Ok(FileVersion { mode, bytes: open.read(limit)? })
     }
 
     /// What stands at a real path, a link being itself; `None` where nothing is. Folders and special files are refused.
@@ -172,26 +157,12 @@ impl Workspace {
         };
         match Kind::of(&stat) {
             Kind::File => {
-                let located = Located {
-                    named: real.clone(),
-                    real: real.clone(),
-                    kind: Some(Kind::File),
-                };
+                let located = Located { named: real.clone(), real: real.clone(), kind: Some(Kind::File) };
                 let open = self.open_located(&located)?;
-                Ok(Some(FileVersion {
-                    mode: open.mode(),
-                    bytes: open.read(limit)?,
-                }))
+                Ok(Some(FileVersion { mode: open.mode(), bytes: open.read(limit)? }))
             }
-            Kind::Link => Ok(Some(FileVersion {
-                mode: FileMode::Link,
-                bytes: self.link_target(real)?,
-            })),
-            kind => Err(FileError::Kind {
-                path: real.clone(),
-                kind,
-                wanted: "a file",
-            }),
+            Kind::Link => Ok(Some(FileVersion { mode: FileMode::Link, bytes: self.link_target(real)? })),
+            kind => Err(FileError::Kind { path: real.clone(), kind, wanted: "a file" }),
         }
     }
 
@@ -200,7 +171,8 @@ impl Workspace {
         let fd = self
             .open_real(real, OFlags::PATH | OFlags::NOFOLLOW)
             .map_err(|errno| FileError::io(real, errno))?;
-        let target = rustix::fs::readlinkat(&fd, "", Vec::new()).map_err(|errno| FileError::io(real, errno))?;
+        let target =
+            rustix::fs::readlinkat(&fd, "", Vec::new()).map_err(|errno| FileError::io(real, errno))?;
         Ok(target.into_bytes())
     }
 }

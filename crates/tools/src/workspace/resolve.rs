@@ -35,18 +35,10 @@ impl Workspace {
     pub fn locate(&self, path: &RelPath) -> Result<Located, FileError> {
         let real = match self.stat_real(path) {
             Ok(stat) if Kind::of(&stat) != Kind::Link => {
-                return Ok(Located {
-                    named: path.clone(),
-                    real: path.clone(),
-                    kind: Some(Kind::of(&stat)),
-                });
+                return Ok(Located { named: path.clone(), real: path.clone(), kind: Some(Kind::of(&stat)) });
             }
             Err(Errno::NOENT) => {
-                return Ok(Located {
-                    named: path.clone(),
-                    real: path.clone(),
-                    kind: None,
-                });
+                return Ok(Located { named: path.clone(), real: path.clone(), kind: None });
             }
             Ok(_) | Err(Errno::LOOP) => self.follow(path)?,
             Err(errno) => return Err(FileError::io(path, errno)),
@@ -56,11 +48,7 @@ impl Workspace {
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(FileError::io(path, errno)),
         };
-        Ok(Located {
-            named: path.clone(),
-            real,
-            kind,
-        })
+        Ok(Located { named: path.clone(), real, kind })
     }
 
     /// `lstat` of a path on which no link may be: the last part may be one, and is described, not followed.
@@ -91,11 +79,8 @@ impl Workspace {
         let mut links = 0;
         // The link followed last: what `..` climbs from, since the path itself holds none.
         let mut last = (path.clone(), String::new());
-        let leaves = |(link, target): (RelPath, String)| FileError::Leaves {
-            path: path.clone(),
-            link,
-            target,
-        };
+        let leaves =
+            |(link, target): (RelPath, String)| FileError::Leaves { path: path.clone(), link, target };
         while let Some(part) = rest.pop_front() {
             match part.as_slice() {
                 b"" | b"." => continue,

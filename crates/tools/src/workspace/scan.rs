@@ -115,12 +115,7 @@ impl Manifest {
         cap: u64,
         each: &mut dyn FnMut(&Entry, Content),
     ) -> Result<Self, ScanError> {
-        let mut manifest = Self {
-            records: BTreeMap::new(),
-            tracked: tracked.clone(),
-            cap,
-            scans: 0,
-        };
+        let mut manifest = Self { records: BTreeMap::new(), tracked: tracked.clone(), cap, scans: 0 };
         manifest.pass(workspace, &mut |delta| {
             if let Some((entry, content)) = delta.after {
                 each(&entry, content);
@@ -162,10 +157,7 @@ impl Manifest {
     fn pass(&mut self, workspace: &Workspace, report: &mut dyn FnMut(Delta)) -> Result<(), ScanError> {
         self.scans += 1;
         let pass = Pass::begin(self.scans, self.cap);
-        let walk = Walk {
-            from: RelPath::root(),
-            ignore: true,
-        };
+        let walk = Walk { from: RelPath::root(), ignore: true };
         let records = &mut self.records;
         let mut failed = None;
         workspace.walk(&walk, &mut |found| {
@@ -212,11 +204,7 @@ impl Manifest {
             Err(errno) => return Err(FileError::io(path, errno)),
         };
         if !there && let Some(record) = self.records.remove(&key) {
-            report(Delta {
-                path: path.clone(),
-                before: Some(record.entry),
-                after: None,
-            });
+            report(Delta { path: path.clone(), before: Some(record.entry), after: None });
         }
         Ok(())
     }
@@ -232,11 +220,7 @@ struct Pass {
 impl Pass {
     fn begin(number: u64, cap: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self {
-            number,
-            cap,
-            begun_ns: now.as_nanos() as i128,
-        }
+        Self { number, cap, begun_ns: now.as_nanos() as i128 }
     }
 
     /// Looks at one name. Says whether a file or link is there.
@@ -272,12 +256,7 @@ impl Pass {
             return Ok(false);
         };
         let path = RelPath::from_bytes(key)?;
-        let entry = Entry {
-            path: path.clone(),
-            mode: read.mode,
-            size: read.size,
-            oid: read.oid,
-        };
+        let entry = Entry { path: path.clone(), mode: read.mode, size: read.size, oid: read.oid };
         let record = Record {
             entry: entry.clone(),
             stamp: read.stamp,
@@ -286,11 +265,7 @@ impl Pass {
         };
         let before = records.insert(key.to_vec(), record).map(|record| record.entry);
         if before.as_ref() != Some(&entry) {
-            report(Delta {
-                path,
-                before,
-                after: Some((entry, read.content)),
-            });
+            report(Delta { path, before, after: Some((entry, read.content)) });
         }
         Ok(true)
     }

@@ -38,8 +38,8 @@ impl Workspace {
             let sizes = [&change.before, &change.after];
             let limit = sizes.into_iter().flatten().map(|fact| fact.size).max().unwrap_or(0);
             let side = match self.version(&change.path, limit) {
-                Ok(now) if same(&change.before, now.as_ref(), digest) => Side::Before,
-                Ok(now) if same(&change.after, now.as_ref(), digest) => Side::After,
+                Ok(now) if same(change.before.as_ref(), now.as_ref(), digest) => Side::Before,
+                Ok(now) if same(change.after.as_ref(), now.as_ref(), digest) => Side::After,
                 Ok(_) | Err(FileError::TooLarge { .. } | FileError::Kind { .. }) => Side::Neither,
                 Err(error) => return Err(error),
             };
@@ -70,7 +70,7 @@ impl Workspace {
     }
 }
 
-fn same(fact: &Option<FileFact>, now: Option<&FileVersion>, digest: &dyn Fn(&[u8]) -> Digest) -> bool {
+fn same(fact: Option<&FileFact>, now: Option<&FileVersion>, digest: &dyn Fn(&[u8]) -> Digest) -> bool {
     match (fact, now) {
         (None, None) => true,
         (Some(fact), Some(now)) => {

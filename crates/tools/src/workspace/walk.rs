@@ -56,14 +56,7 @@ impl Workspace {
             }
             path.push(b'/');
         }
-        let mut walker = Walker {
-            workspace: self,
-            ignore: walk.ignore,
-            path,
-            rules,
-            visit,
-            closed: 0,
-        };
+        let mut walker = Walker { workspace: self, ignore: walk.ignore, path, rules, visit, closed: 0 };
         walker.folder(&root)?;
         Ok(walker.closed)
     }
@@ -106,12 +99,9 @@ struct Walker<'w, 'v> {
 
 impl Walker<'_, '_> {
     fn folder(&mut self, folder: &std::os::fd::OwnedFd) -> Result<Go, FileError> {
-        let names = match names(folder) {
-            Ok(names) => names,
-            Err(_) => {
-                self.closed += 1;
-                return Ok(Go::On);
-            }
+        let Ok(names) = names(folder) else {
+            self.closed += 1;
+            return Ok(Go::On);
         };
         let depth = self.path.len();
         let has_rules = |name: &Name| name.bytes == b".gitignore" && name.kind == Kind::File;
@@ -127,12 +117,7 @@ impl Walker<'_, '_> {
             let skipped = name.bytes == b".git" || (self.ignore && self.rules.ignores(&self.path, is_folder));
             let mut go = Go::On;
             if !skipped {
-                go = (self.visit)(Found {
-                    path: &self.path,
-                    kind: name.kind,
-                    folder,
-                    name: &name.bytes,
-                });
+                go = (self.visit)(Found { path: &self.path, kind: name.kind, folder, name: &name.bytes });
                 if go == Go::On && is_folder {
                     go = self.below(folder, &name)?;
                 }
@@ -148,7 +133,8 @@ impl Walker<'_, '_> {
 
     fn below(&mut self, folder: &std::os::fd::OwnedFd, name: &Name) -> Result<Go, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(below) = rustix::fs::openat(folder, name.bytes.as_slice(), flags, rustix::fs::Mode::empty()) else {
+        let Ok(below) = rustix::fs::openat(folder, name.bytes.as_slice(), flags, rustix::fs::Mode::empty())
+        else {
             // Gone since, or not ours to read.
             self.closed += 1;
             return Ok(Go::On);
@@ -169,12 +155,8 @@ pub(super) fn names(folder: &std::os::fd::OwnedFd) -> rustix::io::Result<Vec<Nam
         if bytes == b"." || bytes == b".." {
             continue;
         }
-        names.push(Name {
-            bytes: bytes.to_vec(),
-            kind: entry.file_type().into(),
-        });
+        names.push(Name { bytes: bytes.to_vec(), kind: entry.file_type().into() });
     }
-    drop(entries);
     for name in &mut names {
         // Some file systems do not say the kind in the listing.
         if name.kind == Kind::Unknown {

@@ -1,0 +1,667 @@
+//! A world that drives [`RunState::next`] and makes valid journals of it: a model, a person, a workspace and drivers
+//! that crash, all of them decided by a list of choices.
+//!
+//! One call of [`World::step`] appends one event, so every crash point lies between two steps. Where the choices run
+//! out the world does the simplest thing, which leads to the end of the run; a shorter list is thus a simpler world,
+//! and proptest shrinks it. Nothing here looks into the state beyond its public surface.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
+use provost_core::budget::{Bound, Budget, Price};
+use provost_core::containment::{Receipt, Rung};
+use provost_core::contract::{Gate, Limits, Source};
+use provost_core::digest::{Digest, TreeDigest};
+use provost_core::event::{
+    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
+    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed, Note,
+    RunCreated, RunFinished, Seen, Submitted, Verdict, WorkspaceDrifted,
+};
+use provost_core::id::{ActId, AgentId, RunId, StepId};
+use provost_core::outcome::{Outcome, Pause};
+use provost_core::path::RelPath;
+use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::state::{Next, OpenAct, RunState, invocation_id};
+use provost_core::transcript::{Stop, Usage};
+
+/// More steps than any world takes: a run that needs them does not end.
+pub(crate) const TOO_MANY_STEPS: usize = 3000;
+
+/// Crashes, interruptions and drifts that a world can hold, so that it ends.
+const TROUBLES: u32 = 12;
+
+/// Decisions of everything that is not the state machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Choices {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Choices {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// One of `n`; 0, the simplest, where the list has run out.
+    pub(crate) fn pick(&mut self, n: usize) -> usize {
+        let byte = self.bytes.get(self.at).copied().unwrap_or(0);
+        self.at += 1;
+        usize::from(byte) % n
+    }
+
+    /// True once in `n` times.
+    fn once_in(&mut self, n: usize) -> bool {
+        self.pick(n) == n - 1
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.pick(all.len())].clone()
+    }
+}
+
+/// Choices for proptest.
+pub(crate) fn choices(most: usize) -> impl Strategy<Value = Choices> {
+    proptest::collection::vec(any::<u8>(), 0..most).prop_map(Choices::new)
+}
+
+/// A digest that stands for content number `n`.
+pub(crate) fn digest(n: u64) -> Digest {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&n.to_be_bytes());
+    Digest::new(bytes)
+}
+
+pub(crate) fn path(text: &str) -> RelPath {
+    RelPath::parse(text).unwrap()
+}
+
+pub(crate) fn receipt(rung: Rung) -> Receipt {
+    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None }
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// The file that policy protects, and one that it asks about.
+pub(crate) const PROTECTED: &str = "guarded/key";
+pub(crate) const ASKED: &str = "asked/file";
+const FREE: [&str; 3] = ["a", "src/lib.rs", "new/file"];
+
+/// The policies of the worlds. Each denies writes beneath `guarded` and asks about those beneath `asked`.
+fn policies() -> [Policy; 3] {
+    let rules = || {
+        Layer::named("world")
+            .rule(Effect::Deny, "write guarded/")
+            .and_then(|layer| layer.rule(Effect::Deny, "exec rm"))
+            .and_then(|layer| layer.rule(Effect::Ask, "write asked/"))
+            .and_then(|layer| layer.rule(Effect::Ask, "read asked/"))
+            .and_then(|layer| layer.rule(Effect::Allow, "exec make*"))
+            .unwrap()
+    };
+    let mut contained = Policy::preset(Preset::Workspace).with(rules());
+    contained.at_least = Rung::R1;
+    let refuses_gate = Policy::preset(Preset::Workspace)
+        .with(rules().rule(Effect::Deny, "exec check").unwrap());
+    [contained, Policy::preset(Preset::Strict).with(rules()), refuses_gate]
+}
+
+/// A contract for a world.
+fn contract(choices: &mut Choices) -> RunCreated {
+    let budget = Budget {
+        steps: Some([12, 6, 3, 1][choices.pick(4)]),
+        tokens: [None, Some(9_000), Some(300)][choices.pick(3)],
+        cost_micros: [None, Some(5_000), Some(200)][choices.pick(3)],
+        time_ms: [None, Some(60_000), Some(2_000)][choices.pick(3)],
+    };
+    let price = Price { input: 300_000, output: 1_500_000, cache_read: 30_000, cache_write: 375_000 };
+    let gate = Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32 };
+    RunCreated {
+        provost: "0.0.0".to_owned(),
+        goal: digest(1),
+        system: digest(2),
+        tools: digest(3),
+        policy: policies()[[0, 0, 1, 1, 2][choices.pick(5)]].clone(),
+        budget,
+        price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
+        gate: (!choices.once_in(3)).then_some(gate),
+        limits: Limits::default(),
+        model: ModelFact { wire: "scripted".into(), name: "m".into(), endpoint: "http://localhost".into() },
+        source: Source::Directory { commit: None, scope: RelPath::root() },
+        repository: None,
+        root: "/w".to_owned(),
+        tree: tree(&start()),
+        files: 3,
+        manifest: digest(4),
+    }
+}
+
+type Files = BTreeMap<RelPath, FileFact>;
+
+fn fact(content: Digest) -> FileFact {
+    FileFact { mode: "100644".to_owned(), size: 1, content, kept: true }
+}
+
+/// The files at the start of every world.
+pub(crate) fn start() -> Files {
+    ["a", PROTECTED, ASKED].into_iter().zip(10..).map(|(name, n)| (path(name), fact(digest(n)))).collect()
+}
+
+/// Names files by what is in them; a stand-in for git's tree ids.
+pub(crate) fn tree(files: &Files) -> TreeDigest {
+    // FNV-1a, four times with different starts: no cryptography, but no accident either.
+    let text: String = files.iter().map(|(path, fact)| format!("{path} {} {}\n", fact.mode, fact.content)).collect();
+    let mut bytes = [0; 32];
+    for (salt, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        chunk.copy_from_slice(&hash.to_be_bytes());
+    }
+    TreeDigest { sha1: "0".repeat(40), sha256: Digest::new(bytes) }
+}
+
+/// A run with all that surrounds it.
+#[derive(Debug, Clone)]
+pub(crate) struct World {
+    pub(crate) state: RunState,
+    pub(crate) events: Vec<Event>,
+    /// The workspace as it is on disk.
+    pub(crate) files: Files,
+    choices: Choices,
+    clock: u64,
+    content: u64,
+    troubles: u32,
+}
+
+impl World {
+    /// A world whose run exists and has no driver.
+    pub(crate) fn new(mut choices: Choices) -> Self {
+        let stream: RunId = "r-world".parse().unwrap();
+        let created = contract(&mut choices);
+        let mut world = Self {
+            state: RunState::new(stream),
+            events: Vec::new(),
+            files: start(),
+            choices,
+            clock: 1_000,
+            content: 100,
+            troubles: TROUBLES,
+        };
+        world.append(Body::RunCreated(Box::new(created)));
+        world
+    }
+
+    /// The world as a new driver finds it behind `events`: all that was not in the journal is lost. What an act had
+    /// done to the disk without a result is drift, or is settled by its recovery.
+    pub(crate) fn resume(events: &[Event], choices: Choices) -> Self {
+        let stream = events.first().map_or_else(|| "r-world".parse().unwrap(), |event| event.stream.clone());
+        let mut files = start();
+        for change in events.iter().flat_map(changes_of) {
+            write(&mut files, change);
+        }
+        let mut world = Self {
+            state: RunState::fold(stream, events).unwrap(),
+            events: events.to_vec(),
+            files,
+            choices,
+            clock: events.last().map_or(1_000, |event| event.at_ms),
+            content: 100 + 100 * events.len() as u64,
+            troubles: TROUBLES,
+        };
+        if world.state.created().is_none() {
+            let created = contract(&mut world.choices);
+            world.append(Body::RunCreated(Box::new(created)));
+        }
+        if world.state.outcome().is_none() {
+            world.attach();
+        }
+        world
+    }
+
+    /// Runs to the end. The events of the whole run.
+    pub(crate) fn run(mut self) -> Vec<Event> {
+        for _ in 0..TOO_MANY_STEPS {
+            if !self.step() {
+                return self.events;
+            }
+        }
+        panic!("the run does not end: {:?}", self.state.next());
+    }
+
+    /// Appends one event. False once the run is over.
+    pub(crate) fn step(&mut self) -> bool {
+        let next = self.state.next();
+        if matches!(next, Next::Over(_)) {
+            return false;
+        }
+        if next != Next::Attach && self.troubles > 0 && self.choices.once_in(12) {
+            self.troubles -= 1;
+            self.trouble();
+            return true;
+        }
+        match next {
+            Next::Over(_) => return false,
+            Next::Attach => self.attach(),
+            Next::Ask { step, invocation } => self.ask(step, invocation),
+            Next::Call(call) => self.call(call),
+            Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
+            Next::Submit(via) => {
+                let step = StepId(self.state.ledger().steps - 1);
+                self.append(Body::Submitted(Submitted { step, via, summary: digest(5) }));
+            }
+            Next::RunGate => {
+                let argv = self.created().gate.unwrap().argv;
+                let touches = vec![Touch::Exec { argv, program: Some("/bin/check".to_owned()) }];
+                self.decide(None, "gate", digest(6), touches, Recovery::Supervised);
+            }
+            Next::JudgeGate(act) => self.judge(act),
+            Next::Note(why) => self.append(Body::Note(Note { why, text: digest(7) })),
+            Next::Finish(outcome) => self.finish(outcome),
+        }
+        true
+    }
+
+    /// Seals a body and folds it: the journal and the driver at once.
+    pub(crate) fn append(&mut self, body: Body) {
+        self.clock += [10, 1, 500, 0][self.choices.pick(4)];
+        let event = Event {
+            v: body.version(),
+            stream: self.state.stream().clone(),
+            seq: self.state.next_seq(),
+            at_ms: self.clock,
+            agent: AgentId(0),
+            body,
+            prev: Digest::ZERO,
+            hash: Digest::ZERO,
+        };
+        self.state.apply(&event).unwrap_or_else(|violation| panic!("{violation}\n{event:#?}"));
+        self.events.push(event);
+    }
+
+    fn created(&self) -> RunCreated {
+        self.state.created().unwrap().clone()
+    }
+
+    fn attach(&mut self) {
+        // Strongest first; a driver that contains less than the policy takes does not start.
+        let at_least = self.created().policy.at_least;
+        let rung = self.choices.of(&[Rung::R3, Rung::R3, Rung::R2, Rung::R1]).max(at_least);
+        let body = DriverAttached {
+            generation: self.state.generation() + 1 + self.choices.pick(2) as u64,
+            host: "h".to_owned(),
+            pid: 1,
+            containment: receipt(rung),
+        };
+        self.append(Body::DriverAttached(body));
+    }
+
+    /// What a run has to live with: a driver that dies, one that is interrupted, files that change by themselves.
+    fn trouble(&mut self) {
+        match self.choices.pick(3) {
+            0 => self.attach(),
+            1 => self.append(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None })),
+            _ => {
+                let name = self.choices.of(&[FREE[0], FREE[1], PROTECTED]);
+                let change = self.change(name);
+                write(&mut self.files, &change);
+                self.append(Body::WorkspaceDrifted(WorkspaceDrifted { changes: vec![change] }));
+            }
+        }
+    }
+
+    fn ask(&mut self, step: StepId, invocation: String) {
+        if self.troubles > 0 && self.choices.once_in(9) {
+            self.troubles -= 1;
+            let body = ModelFailed {
+                step,
+                attempt: 1,
+                class: "overloaded".to_owned(),
+                status: Some(529),
+                message: digest(8),
+                retry_in_ms: Some(10),
+            };
+            return self.append(Body::ModelFailed(body));
+        }
+        let estimate = 10 + self.choices.pick(50) as u64;
+        let granted = match self.state.ledger().reserve(estimate, 100) {
+            Ok(tokens) => tokens,
+            Err(bound) => return self.finish(Outcome::BudgetSpent { bound }),
+        };
+        // Silence says nothing, a final answer ends the run, calls go on.
+        let (calls, text, stop) = match self.choices.pick(8) {
+            0 => (0, true, Stop::End),
+            1 => (0, false, Stop::End),
+            2 => (self.choices.pick(3) as u32, true, Stop::Length),
+            3 => (0, true, Stop::Refused),
+            _ => (1 + self.choices.pick(3) as u32, false, Stop::ToolCalls),
+        };
+        let cached = self.choices.pick(10) as u64;
+        let written = self.choices.pick(estimate as usize - 9) as u64;
+        let usage = Usage {
+            input: estimate - cached - written.min(estimate - cached),
+            output: granted.min(self.choices.pick(200) as u64),
+            cache_read: cached,
+            cache_write: written.min(estimate - cached),
+            reasoning: 0,
+        };
+        let estimated = self.choices.once_in(5);
+        self.append(Body::ModelAnswered(ModelAnswered {
+            step,
+            invocation,
+            answer: digest(9),
+            calls,
+            text,
+            stop,
+            usage,
+            estimated,
+            model: "m".to_owned(),
+            latency_ms: 1,
+            ttft_ms: None,
+        }));
+    }
+
+    /// Reads a call as an act. Sometimes the one behind it is read as well, before the first is carried out.
+    fn call(&mut self, call: CallRef) {
+        let cut_off = self.events.iter().rev().find_map(|event| match &event.body {
+            Body::ModelAnswered(body) => Some(body.stop == Stop::Length),
+            _ => None,
+        });
+        if cut_off == Some(true) || self.choices.once_in(6) {
+            let why = match cut_off {
+                Some(true) => InvalidCall::CutOff,
+                _ => self.choices.of(&[InvalidCall::BadArguments, InvalidCall::UnknownTool]),
+            };
+            return self.append(Body::CallInvalid(CallInvalid { call, why, result: digest(20) }));
+        }
+        let read = |name: &str| Touch::Read { path: path(name) };
+        let exec = |line: &str| Touch::Exec { argv: words(line), program: None };
+        // Few argument digests, so that the same failing call comes up again.
+        let args = digest(30 + self.choices.pick(3) as u64);
+        let (tool, touches, recovery) = match self.choices.pick(12) {
+            0 => ("submit", vec![], Recovery::Replayable),
+            1 => ("read", vec![read("a")], Recovery::Replayable),
+            2 => ("read", vec![read(ASKED), read("a")], Recovery::Replayable),
+            3..=5 => {
+                let names: &[&str] = match self.choices.pick(5) {
+                    0 => &["a"],
+                    1 => &["src/lib.rs", "new/file"],
+                    2 => &[ASKED, "a"],
+                    3 => &[PROTECTED],
+                    _ => &[],
+                };
+                let touches = names.iter().map(|name| Touch::Write { path: path(name) }).collect();
+                ("write", touches, Recovery::Replayable)
+            }
+            6 => ("exec", vec![exec("rm -rf a")], Recovery::Supervised),
+            7 => ("exec", vec![exec("git push")], Recovery::Supervised),
+            8 => ("mcp", vec![Touch::Call { tool: "mail".to_owned() }], Recovery::Indeterminate),
+            _ => ("exec", vec![exec("make all")], Recovery::Supervised),
+        };
+        self.decide(Some(call), tool, args, touches, recovery);
+    }
+
+    fn decide(
+        &mut self,
+        call: Option<CallRef>,
+        tool: &str,
+        args: Digest,
+        touches: Vec<Touch>,
+        recovery: Recovery,
+    ) {
+        let policy = self.created().policy;
+        let decision = match call {
+            Some(_) => policy.decide(&touches, self.state.rung()),
+            None => policy.decide_ordered(&touches, self.state.rung()),
+        };
+        let act = self.state.next_act();
+        self.append(Body::ActDecided(ActDecided {
+            act,
+            call,
+            tool: tool.to_owned(),
+            args,
+            touches,
+            recovery,
+            decision,
+        }));
+    }
+
+    /// Takes one of the open acts a step further, not always the first; or reads one more call meanwhile.
+    fn act(&mut self) {
+        if let Some(call) = self.unread_call()
+            && self.choices.once_in(3)
+        {
+            return self.call(call);
+        }
+        let open: Vec<ActId> = self.state.open_acts().keys().copied().collect();
+        let id = self.choices.of(&open);
+        let act = self.state.open_acts()[&id].clone();
+        if let Some(intent) = &act.started {
+            self.settle(id, &act, intent);
+        } else if act.is_refused() {
+            self.end(id, ActEnd::Refused, Vec::new(), Vec::new(), None);
+        } else if act.may_start() {
+            self.perform(id, &act);
+        } else {
+            match self.choices.pick(3) {
+                0 => self.verdict(id, Verdict::Denied),
+                1 => self.verdict(id, Verdict::Approved),
+                _ => self.append(Body::DriverDetached(DriverDetached { why: Pause::Approval, act: Some(id) })),
+            }
+        }
+    }
+
+    /// A call of the step that has not been read, while another's act is open.
+    fn unread_call(&self) -> Option<CallRef> {
+        let mut read = 0;
+        for event in self.events.iter().rev() {
+            match &event.body {
+                Body::ModelAnswered(body) => {
+                    return (read < body.calls && body.stop != Stop::Length)
+                        .then_some(CallRef { step: body.step, index: read });
+                }
+                Body::CallInvalid(_) | Body::ActDecided(ActDecided { call: Some(_), .. }) => read += 1,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn verdict(&mut self, act: ActId, verdict: Verdict) {
+        self.append(Body::ActApproved(ActApproved { act, verdict, by: "world".to_owned() }));
+    }
+
+    /// Begins an act that may begin; one that only reads is over at once.
+    fn perform(&mut self, id: ActId, act: &OpenAct) {
+        let mut writes = Vec::new();
+        for touch in &act.touches {
+            match touch {
+                Touch::Read { .. } => {}
+                Touch::Write { path } => writes.push(path.clone()),
+                Touch::Exec { argv, .. } => {
+                    let intent = Intent::Command { argv: argv.clone(), cwd: RelPath::root(), limit_ms: 1000 };
+                    return self.append(Body::ActStarted(ActStarted { act: id, intent }));
+                }
+                // Not yet in the journal's vocabulary: these fail before they start.
+                Touch::Net { .. } | Touch::Call { .. } | Touch::Spawn { .. } => {
+                    return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
+                }
+            }
+        }
+        let end = if self.choices.once_in(5) { ActEnd::Failed } else { ActEnd::Done };
+        if writes.is_empty() || end == ActEnd::Failed {
+            return self.end(id, end, Vec::new(), Vec::new(), None);
+        }
+        let changes = writes.iter().map(|path| self.change(path.as_str())).collect();
+        self.append(Body::ActStarted(ActStarted { act: id, intent: Intent::Write { changes } }));
+    }
+
+    /// Ends an act that started. By the same driver or by the next, the event is the same.
+    fn settle(&mut self, id: ActId, act: &OpenAct, intent: &Intent) {
+        if let Intent::Write { changes } = intent {
+            // Meanwhile a drift may have taken the files elsewhere: then the write failed and changed nothing.
+            let fits = changes.iter().all(|change| self.files.get(&change.path) == change.before.as_ref());
+            if !fits || self.choices.once_in(5) {
+                return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
+            }
+            return self.end(id, ActEnd::Done, changes.clone(), Vec::new(), None);
+        }
+        if self.choices.once_in(8) {
+            // It was not let go, or nobody can tell.
+            return self.end(id, ActEnd::Interrupted, Vec::new(), Vec::new(), None);
+        }
+        let exit = match self.choices.pick(8) {
+            0..=3 => ExitFact::Exited { code: 0 },
+            4 | 5 => ExitFact::Exited { code: 1 },
+            6 => self.choices.of(&[ExitFact::TimedOut { limit_ms: 1000 }, ExitFact::Signalled { signal: 9 }]),
+            _ => self.choices.of(&[ExitFact::DriverLost, ExitFact::Cancelled]),
+        };
+        let end = match exit {
+            ExitFact::Exited { code: 0 } => ActEnd::Done,
+            ExitFact::Exited { .. } | ExitFact::Signalled { .. } => ActEnd::Failed,
+            ExitFact::TimedOut { .. } => ActEnd::TimedOut,
+            ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
+        };
+        let changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
+            1 => vec![self.change("a")],
+            2 => vec![self.change("new/file"), self.change(ASKED)],
+            _ => vec![],
+        };
+        let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        let command = CommandFact {
+            exit,
+            duration_ms: 1,
+            output_bytes: 0,
+            survivors: 0,
+            containment: receipt(act.rung),
+        };
+        self.end(id, end, changes, reverted, Some(command));
+    }
+
+    fn end(
+        &mut self,
+        act: ActId,
+        end: ActEnd,
+        changes: Vec<Change>,
+        reverted: Vec<RelPath>,
+        command: Option<CommandFact>,
+    ) {
+        for change in &changes {
+            write(&mut self.files, change);
+        }
+        let seen = match end {
+            ActEnd::Done => vec![Seen { path: path("a"), content: digest(10) }],
+            _ => vec![],
+        };
+        self.append(Body::ActFinished(Box::new(ActFinished {
+            act,
+            end,
+            result: digest(11),
+            changes,
+            reverted,
+            seen,
+            command,
+            duration_ms: 1,
+        })));
+    }
+
+    fn judge(&mut self, act: ActId) {
+        let verdict = match self.state.gate_run().unwrap() {
+            (Some(ExitFact::Exited { code: 0 }), false) => GateVerdict::Passed,
+            (Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None, _) => {
+                GateVerdict::Errored
+            }
+            (Some(_), _) => GateVerdict::Failed,
+        };
+        self.append(Body::GateJudged(GateJudged { act, tree: tree(&self.files), verdict }));
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        let tree = tree(&self.files);
+        let verified =
+            self.state.gate_holds() && self.state.last_gate().is_some_and(|judged| judged.tree == tree);
+        self.append(Body::RunFinished(RunFinished { outcome, verified, tree }));
+    }
+
+    /// A change of a file as it is now: to something new, or away.
+    fn change(&mut self, name: &str) -> Change {
+        let path = path(name);
+        let before = self.files.get(&path).cloned();
+        self.content += 1;
+        let gone = before.is_some() && self.choices.once_in(5);
+        let after = (!gone).then(|| fact(digest(self.content)));
+        Change { path, before, after }
+    }
+}
+
+fn write(files: &mut Files, change: &Change) {
+    match &change.after {
+        Some(fact) => drop(files.insert(change.path.clone(), fact.clone())),
+        None => drop(files.remove(&change.path)),
+    }
+}
+
+/// The changes that an event records.
+pub(crate) fn changes_of(event: &Event) -> &[Change] {
+    match &event.body {
+        Body::ActFinished(body) => &body.changes,
+        Body::WorkspaceDrifted(body) => &body.changes,
+        _ => &[],
+    }
+}
+
+/// A journal for tests that need one and not all.
+pub(crate) fn journals() -> impl Strategy<Value = Vec<Event>> {
+    choices(220).prop_map(|choices| World::new(choices).run())
+}
+
+/// A short run in which everything goes well: reads, writes, runs a command, submits, passes its gate.
+pub(crate) fn good_run() -> Vec<Event> {
+    let mut world = World::new(Choices::new(Vec::new()));
+    world.attach();
+    world.answer(3);
+    let at = |index| Some(CallRef { step: StepId(0), index });
+    let touches = vec![Touch::Read { path: path("a") }];
+    world.decide(at(0), "read", digest(30), touches, Recovery::Replayable);
+    world.end(ActId(0), ActEnd::Done, vec![], vec![], None);
+    let touches = vec![Touch::Write { path: path("a") }];
+    world.decide(at(1), "write", digest(31), touches, Recovery::Replayable);
+    let changes = vec![world.change("a")];
+    let intent = Intent::Write { changes: changes.clone() };
+    world.append(Body::ActStarted(ActStarted { act: ActId(1), intent }));
+    world.end(ActId(1), ActEnd::Done, changes, vec![], None);
+    let touches = vec![Touch::Exec { argv: words("rm a"), program: Some("/bin/rm".to_owned()) }];
+    world.decide(at(2), "exec", digest(32), touches, Recovery::Supervised);
+    world.end(ActId(2), ActEnd::Refused, vec![], vec![], None);
+    while world.step() {}
+    world.events
+}
+
+impl World {
+    fn answer(&mut self, calls: u32) {
+        let step = StepId(self.state.ledger().steps);
+        let invocation = invocation_id(self.state.stream(), step);
+        self.append(Body::ModelAnswered(ModelAnswered {
+            step,
+            invocation,
+            answer: digest(9),
+            calls,
+            text: false,
+            stop: Stop::ToolCalls,
+            usage: Usage { input: 10, output: 5, ..Usage::default() },
+            estimated: false,
+            model: "m".to_owned(),
+            latency_ms: 1,
+            ttft_ms: None,
+        }));
+    }
+}
+
+/// The bound that a run's outcome names.
+pub(crate) fn bound_of(outcome: Outcome) -> Option<Bound> {
+    match outcome {
+        Outcome::BudgetSpent { bound } => Some(bound),
+        _ => None,
+    }
+}
