@@ -6,7 +6,7 @@ use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunF
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::transcript::Usage;
-use provost_model::{Answer, Call, Failure, Invocation, Sink};
+use provost_model::{Answer, Failure, Invocation, Sink};
 
 use crate::driver::Driver;
 use crate::error::RunError;
@@ -18,7 +18,6 @@ impl Sink for Relay<'_> {
     fn text(&mut self, delta: &str) {
         self.0.text(delta);
     }
-    fn call(&mut self, _: &Call) {}
 }
 
 /// Bytes of prompt that are taken for one token when a call is reserved or charged by estimate. English and code run

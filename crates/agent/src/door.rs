@@ -240,7 +240,7 @@ impl Driver<'_> {
     }
 
     /// Gives a tool its view of the run.
-    fn in_context<R>(&self, f: impl FnOnce(&Context<'_>) -> R) -> R {
+    pub(crate) fn in_context<R>(&self, f: impl FnOnce(&Context<'_>) -> R) -> R {
         let state = self.recorder.state();
         let salt = self.recorder.salt();
         let seen = |path: &RelPath, bytes: &[u8]| match state.seen(path) {
@@ -261,6 +261,11 @@ impl Driver<'_> {
             readable: &readable,
             environment: &self.environment,
         })
+    }
+
+    /// Ends an act that could not be tried.
+    pub(crate) fn fail(&mut self, act: ActId, why: &str) -> Result<(), RunError> {
+        self.end(act, ActResult::of(ActEnd::Failed, why))
     }
 
     fn observed(&mut self, act: ActId, observation: Observation, begun: Instant) -> Result<(), RunError> {

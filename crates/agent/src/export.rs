@@ -60,5 +60,5 @@ pub async fn export(store: &dyn Store, run: &RunId, key: &SigningKey, dir: &Path
     let content = assemble(journal, &salt, |digest| contents.get(digest).cloned())?;
     let patch_bytes = content.patch.len() as u64;
     bundle::write(dir, &content, key)?;
-    Ok(Exported { dir: dir.to_owned(), key_id: key.verifying_key().key_id().to_owned(), patch_bytes })
+    Ok(Exported { dir: dir.to_owned(), key_id: key.verifying_key().key_id().to_string(), patch_bytes })
 }

@@ -15,7 +15,7 @@ use provost_core::event::RunCreated;
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Policy};
 use provost_evidence::git::Repository;
-use provost_evidence::tree::{TreeEntry, tree_digest};
+use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
 use provost_sandbox::{Profile, WorkspaceAccess, git_reads, toolchain_reads};
 use provost_tools::Workspace;
 use provost_tools::command::HostEnvironment;
@@ -350,6 +350,14 @@ pub(crate) fn fact_of(version: Option<&FileVersion>, recorder: &mut Recorder) ->
     })
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn tree_entry(entry: &Entry) -> TreeEntry {
+    TreeEntry {
+        path: entry.path.clone(),
+        mode: match entry.mode {
+            FileMode::Regular => Mode::File,
+            FileMode::Executable => Mode::Executable,
+            FileMode::Link => Mode::Symlink,
+        },
+        oid: BlobOid { sha1: entry.oid.sha1, sha256: entry.oid.sha256 },
+    }
 }

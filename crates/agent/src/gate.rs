@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use provost_core::act::{ExitFact, Recovery, Touch, show_argv};
+use provost_core::act::{ExitFact, Recovery, show_argv};
+use provost_core::contract::Gate;
 use provost_core::event::{Body, GateJudged, GateVerdict, Note, NoteWhy};
 use provost_core::id::ActId;
-use provost_core::path::RelPath;
-use provost_tools::{CommandRequest, command};
+use provost_tools::{CommandRequest, Effect, Exec, Tool};
 use serde_json::json;
 
 use crate::door::Drift;
@@ -16,36 +16,31 @@ use crate::error::RunError;
 impl Driver<'_> {
     /// Puts the gate's command before the policy, like any act.
     pub(crate) async fn run_gate(&mut self) -> Result<(), RunError> {
-        let argv = self.gate_argv()?;
-        let program = command::locate(&argv, self.files.workspace(), &RelPath::root(), &self.environment);
-        let args = json!({ "argv": argv });
-        let touches = vec![Touch::Exec { argv, program }];
+        let args = json!({ "argv": self.gate()?.argv });
+        // The command of the gate is a command like any other: the tool that makes those makes this one.
+        let touches = self
+            .in_context(|ctx| Exec::default().touches(&args, ctx))
+            .map_err(|bad| RunError::Contract(format!("the verification command cannot be run: {bad}")))?;
         let act = self.put_before_policy(None, "gate", &args, touches, Recovery::Supervised)?;
         self.refuse_if_denied(act)
     }
 
-    fn gate_argv(&self) -> Result<Vec<String>, RunError> {
-        let gate = self.recorder.state().created().and_then(|created| created.gate.as_ref());
-        gate.map(|gate| gate.argv.clone())
-            .ok_or_else(|| RunError::Internal("the contract has no gate".to_owned()))
+    fn gate(&self) -> Result<Gate, RunError> {
+        let gate = self.recorder.state().created().and_then(|created| created.gate.clone());
+        gate.ok_or_else(|| RunError::Internal("the contract has no gate".to_owned()))
     }
 
     pub(crate) async fn perform_gate(&mut self, act: ActId) -> Result<(), RunError> {
-        let argv = self.gate_argv()?;
-        let limit = self
-            .recorder
-            .state()
-            .created()
-            .and_then(|created| created.gate.as_ref())
-            .map_or(Duration::from_mins(15), |gate| Duration::from_millis(gate.limit_ms));
-        let request = CommandRequest {
-            program: command::locate(&argv, self.files.workspace(), &RelPath::root(), &self.environment),
-            argv,
-            cwd: RelPath::root(),
-            limit,
-            env: self.environment.clone(),
-        };
-        self.run_command(act, request).await
+        let gate = self.gate()?;
+        let args = json!({ "argv": gate.argv });
+        match self.in_context(|ctx| Exec::default().prepare(&args, ctx)) {
+            Ok(Effect::Command(request)) => {
+                let limit = Duration::from_millis(gate.limit_ms);
+                self.run_command(act, CommandRequest { limit, ..request }).await
+            }
+            Ok(_) => Err(RunError::Internal("the gate is not a command".to_owned())),
+            Err(failure) => self.fail(act, &failure.to_string()),
+        }
     }
 
     /// Judges the gate's command. It passes when it exits with 0 and leaves the tree as it was.
@@ -88,7 +83,7 @@ impl Driver<'_> {
     }
 
     async fn gate_report(&mut self) -> Result<String, RunError> {
-        let argv = show_argv(&self.gate_argv()?);
+        let argv = show_argv(&self.gate()?.argv);
         let output = match self.recorder.gate_output() {
             Some(digest) => String::from_utf8_lossy(&self.recorder.bytes(&digest).await?).into_owned(),
             None => String::new(),

@@ -35,6 +35,8 @@ pub(crate) struct Recorder {
     /// Content recorded since the last message went out, for building the next.
     words: HashMap<Digest, Arc<Vec<u8>>>,
     items: Vec<Item>,
+    /// Ids of the calls of the newest answer that went out: the results that follow it carry them.
+    call_ids: Vec<String>,
     /// Result of the newest gate run, for the note that tells the model of it.
     gate_output: Option<Digest>,
     last_stop: Stop,
@@ -69,6 +71,7 @@ impl Recorder {
             blobs: Vec::new(),
             words: HashMap::new(),
             items: Vec::new(),
+            call_ids: Vec::new(),
             gate_output: None,
             last_stop: Stop::End,
             last_ms: 0,
@@ -180,27 +183,26 @@ impl Recorder {
         debug_assert!(self.drafts.is_empty(), "what is not durable is not shown to the model");
         let items = std::mem::take(&mut self.items);
         let mut messages = Vec::with_capacity(items.len());
-        // Call ids come from the answer that the results belong to.
-        let mut calls: Vec<String> = Vec::new();
         for item in items {
             match item {
                 Item::User(digest) => messages.push(Message::User { text: self.text(&digest).await? }),
                 Item::Assistant(digest) => {
                     let answer = self.assistant(&digest).await?;
-                    calls = answer.calls.iter().map(|call| call.id.clone()).collect();
+                    self.call_ids = answer.calls.iter().map(|call| call.id.clone()).collect();
                     messages.push(Message::Assistant(answer));
                 }
-                Item::Results(results) => messages.push(self.results(&results, &calls).await?),
+                Item::Results(results) => messages.push(self.results(&results).await?),
             }
         }
         self.words.clear();
         Ok(messages)
     }
 
-    async fn results(&self, results: &[ItemResult], calls: &[String]) -> Result<Message, RunError> {
+    async fn results(&self, results: &[ItemResult]) -> Result<Message, RunError> {
         let mut out = Vec::with_capacity(results.len());
         for (index, result) in results.iter().enumerate() {
-            let call_id = calls
+            let call_id = self
+                .call_ids
                 .get(index)
                 .ok_or_else(|| RunError::Internal("results without their answer".to_owned()))?;
             out.push(CallResult {

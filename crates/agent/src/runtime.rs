@@ -211,7 +211,8 @@ impl Runtime {
     }
 
     async fn acquire(&self, run: &RunId) -> Result<Lease, RunError> {
-        let owner = Owner::this_process();
+        let owner = Owner::this_process()
+            .map_err(|error| RunError::Internal(format!("who this process is: {error}")))?;
         Ok(self.store.acquire(run, owner, (self.clock)(), LEASE_TTL).await?)
     }
 

@@ -2,7 +2,9 @@
 //!
 //! An event holds numbers, names and digests. Words and bytes lie in blobs, named by their salted digest.
 
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use crate::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
 use crate::budget::{Budget, Price};
@@ -529,20 +531,20 @@ struct Raw {
     at_ms: u64,
     agent: AgentId,
     kind: String,
-    body: serde_json::Value,
+    body: Box<RawValue>,
     prev: Digest,
     hash: Digest,
 }
 
 impl Event {
-    /// Reads an event from its JSON. Unknown kinds and versions are errors that say so, never guesses.
+    /// Reads an event from its JSON. Unknown kinds and versions are errors that say so, never guesses; so is a body
+    /// that is spelled otherwise than this program writes it, since its hash would be another.
     pub fn from_json(json: &[u8]) -> Result<Self, BadEvent> {
         let raw: Raw = serde_json::from_slice(json).map_err(BadEvent::Shape)?;
         if raw.v != 1 || !KINDS.contains(&raw.kind.as_str()) {
             return Err(BadEvent::Unknown { seq: raw.seq, kind: raw.kind, v: raw.v });
         }
-        let tagged = serde_json::json!({ "kind": raw.kind, "body": raw.body });
-        let body = serde_json::from_value(tagged).map_err(|source| BadEvent::Body {
+        let body = read_body(&raw.kind, raw.body.get()).map_err(|source| BadEvent::Body {
             seq: raw.seq,
             kind: raw.kind.clone(),
             source,
@@ -557,5 +559,20 @@ impl Event {
             prev: raw.prev,
             hash: raw.hash,
         })
+    }
+}
+
+/// Reads a body of a known kind. What the format does not know, or knows under another spelling, is an error even
+/// where serde would skip it.
+fn read_body(kind: &str, json: &str) -> serde_json::Result<Body> {
+    // The kind is one of `KINDS`, so it needs no escaping. The text is parsed as it stands: a field that stands twice
+    // is seen here, and would not be in a `Value`.
+    let body: Body = serde_json::from_str(&format!("{{\"kind\":\"{kind}\",\"body\":{json}}}"))?;
+    let found: serde_json::Value = serde_json::from_str(json)?;
+    let written = serde_json::to_value(&body)?;
+    if written.get("body") == Some(&found) {
+        Ok(body)
+    } else {
+        Err(serde_json::Error::custom("it has a field or a spelling that this format does not have"))
     }
 }

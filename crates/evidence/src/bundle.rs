@@ -98,7 +98,7 @@ pub enum BundleError {
     Statement(#[from] NotCanonical),
 }
 
-/// What goes into a bundle. See `export::assemble`, which makes it from a journal.
+/// What goes into a bundle. See [`assemble`](crate::export::assemble), which makes it from a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleContent {
     /// `changes.patch`.
@@ -179,14 +179,9 @@ pub(crate) struct Folder {
 impl Folder {
     pub(crate) fn open(path: &Path) -> Result<Self, BundleError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|error| BundleError::Io {
-            path: path.to_owned(),
-            source: error.into(),
-        })?;
-        Ok(Self {
-            path: path.to_owned(),
-            root,
-        })
+        let root = rustix::fs::openat(CWD, path, flags, Mode::empty())
+            .map_err(|error| BundleError::Io { path: path.to_owned(), source: error.into() })?;
+        Ok(Self { path: path.to_owned(), root })
     }
 
     /// `result.dsse.json`.
@@ -224,15 +219,16 @@ impl Folder {
             .map(|name| {
                 name.to_str()
                     .and_then(|text| text.parse().ok())
-                    .ok_or_else(|| BundleError::Unexpected {
-                        name: format!("{BLOBS}/{}", shown(name)),
-                    })
+                    .ok_or_else(|| BundleError::Unexpected { name: format!("{BLOBS}/{}", shown(name)) })
             })
             .collect()
     }
 
     /// The content of exactly these blobs: one missing or one more is an error.
-    pub(crate) fn blobs(&self, expected: &BTreeSet<Digest>) -> Result<BTreeMap<Digest, Vec<u8>>, BundleError> {
+    pub(crate) fn blobs(
+        &self,
+        expected: &BTreeSet<Digest>,
+    ) -> Result<BTreeMap<Digest, Vec<u8>>, BundleError> {
         let named = self.blob_names()?;
         let name_of = |digest: &Digest| format!("{BLOBS}/{digest}");
         if let Some(extra) = named.difference(expected).next() {
@@ -255,7 +251,8 @@ impl Folder {
     fn blobs_folder(&self) -> Result<OwnedFd, BundleError> {
         self.expect_kind(&self.root, BLOBS, BLOBS, FileType::Directory, "a folder")?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.root, BLOBS, flags, Mode::empty()).map_err(|error| self.io(BLOBS, error.into()))
+        rustix::fs::openat(&self.root, BLOBS, flags, Mode::empty())
+            .map_err(|error| self.io(BLOBS, error.into()))
     }
 
     fn names(&self, folder: &OwnedFd, name: &str) -> Result<BTreeSet<std::ffi::OsString>, BundleError> {
@@ -283,15 +280,9 @@ impl Folder {
         let opened = rustix::fs::openat(folder, file, flags, Mode::empty());
         let opened = File::from(opened.map_err(|error| self.io(name, error.into()))?);
         let mut bytes = Vec::new();
-        opened
-            .take(limit + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| self.io(name, error))?;
+        opened.take(limit + 1).read_to_end(&mut bytes).map_err(|error| self.io(name, error))?;
         if bytes.len() as u64 > limit {
-            return Err(BundleError::TooLarge {
-                name: name.to_owned(),
-                limit,
-            });
+            return Err(BundleError::TooLarge { name: name.to_owned(), limit });
         }
         Ok(bytes)
     }
@@ -329,10 +320,7 @@ impl Folder {
     }
 
     fn io(&self, name: &str, source: io::Error) -> BundleError {
-        BundleError::Io {
-            path: self.path.join(name),
-            source,
-        }
+        BundleError::Io { path: self.path.join(name), source }
     }
 }
 

@@ -82,11 +82,7 @@ pub enum DsseError {
 }
 
 fn list(ids: &[String]) -> String {
-    if ids.is_empty() {
-        "no key".to_owned()
-    } else {
-        ids.join(", ")
-    }
+    if ids.is_empty() { "no key".to_owned() } else { ids.join(", ") }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,7 +115,11 @@ pub fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Signs `payload` as `payload_type` and gives the bytes of the envelope.
-pub fn sign(payload_type: &str, payload: &[u8], key: &SigningKey) -> Result<Vec<u8>, crate::canonical::NotCanonical> {
+pub fn sign(
+    payload_type: &str,
+    payload: &[u8],
+    key: &SigningKey,
+) -> Result<Vec<u8>, crate::canonical::NotCanonical> {
     let sig = key.sign(&pae(payload_type, payload));
     to_canonical(&Envelope {
         payload: STANDARD.encode(payload),
@@ -147,9 +147,7 @@ pub struct Verified {
 pub fn verify(envelope: &[u8], trusted: &[VerifyingKey]) -> Result<Verified, DsseError> {
     let parsed = parse(envelope)?;
     if parsed.payload_type != IN_TOTO {
-        return Err(DsseError::WrongType {
-            got: clip(&parsed.payload_type),
-        });
+        return Err(DsseError::WrongType { got: clip(&parsed.payload_type) });
     }
     let payload = decode("payload", &parsed.payload)?;
     let signed = pae(&parsed.payload_type, &payload);
@@ -161,9 +159,7 @@ pub fn verify(envelope: &[u8], trusted: &[VerifyingKey]) -> Result<Verified, Dss
         };
         let holds = <[u8; 64]>::try_from(sig.as_slice()).is_ok_and(|sig| key.verifies(&signed, &sig));
         if !holds {
-            return Err(DsseError::BadSignature {
-                keyid: signature.keyid.clone(),
-            });
+            return Err(DsseError::BadSignature { keyid: signature.keyid.clone() });
         }
         by = by.or(Some(key.key_id()));
     }
@@ -180,7 +176,8 @@ fn parse(bytes: &[u8]) -> Result<Envelope, DsseError> {
     if bytes.len() > ENVELOPE_LIMIT {
         return Err(DsseError::TooLarge { size: bytes.len() });
     }
-    let envelope: Envelope = serde_json::from_slice(bytes).map_err(|error| DsseError::Shape(clip(&error.to_string())))?;
+    let envelope: Envelope =
+        serde_json::from_slice(bytes).map_err(|error| DsseError::Shape(clip(&error.to_string())))?;
     let canonical = to_canonical(&envelope).map_err(|error| DsseError::Shape(clip(&error.to_string())))?;
     if let Some(at) = crate::canonical::first_difference(bytes, &canonical) {
         return Err(DsseError::NotCanonical { at });
@@ -192,9 +189,7 @@ fn parse(bytes: &[u8]) -> Result<Envelope, DsseError> {
     }
     for (index, signature) in envelope.signatures.iter().enumerate() {
         if envelope.signatures[..index].iter().any(|other| other.keyid == signature.keyid) {
-            return Err(DsseError::TwiceSigned {
-                keyid: clip(&signature.keyid),
-            });
+            return Err(DsseError::TwiceSigned { keyid: clip(&signature.keyid) });
         }
     }
     Ok(envelope)

@@ -25,7 +25,9 @@ pub enum ExportError {
     #[error("the run is not over: there is no result to sign yet")]
     NotOver,
     /// A changed file was too large for the journal to keep.
-    #[error("`{path}` changed and was too large to be recorded (`limits.file_bytes`): a patch cannot be made without it")]
+    #[error(
+        "`{path}` changed and was too large to be recorded (`limits.file_bytes`): a patch cannot be made without it"
+    )]
     NotKept {
         /// The file.
         path: String,
@@ -77,21 +79,15 @@ pub fn assemble(
         blobs.insert(digest, bytes);
     }
     net.check_sizes(&blobs).map_err(ExportError::Patch)?;
-    let result = RunResult::of(&state, &head, salt, blobs.keys().copied().collect()).ok_or(ExportError::NotOver)?;
-    let patch = net
-        .patch(result.base.source.scope(), &blobs)
-        .map_err(ExportError::Patch)?;
+    let result =
+        RunResult::of(&state, &head, salt, blobs.keys().copied().collect()).ok_or(ExportError::NotOver)?;
+    let patch = net.patch(result.base.source.scope(), &blobs).map_err(ExportError::Patch)?;
     let tree = match state.outcome() {
         Some(finished) => finished.tree.clone(),
         None => return Err(ExportError::NotOver),
     };
     Ok(BundleContent {
-        statement: Statement {
-            patch: sha256(&patch),
-            journal: sha256(&journal),
-            tree,
-            result,
-        },
+        statement: Statement { patch: sha256(&patch), journal: sha256(&journal), tree, result },
         patch,
         journal,
         blobs,

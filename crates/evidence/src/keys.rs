@@ -8,9 +8,11 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
-use ed25519_dalek::pkcs8::{DecodePrivateKey as _, DecodePublicKey as _, EncodePrivateKey as _, EncodePublicKey as _};
 use ed25519_dalek::pkcs8::KeypairBytes;
+use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
+use ed25519_dalek::pkcs8::{
+    DecodePrivateKey as _, DecodePublicKey as _, EncodePrivateKey as _, EncodePublicKey as _,
+};
 use ed25519_dalek::{Signature, Signer as _};
 use serde::Serialize;
 
@@ -126,24 +128,14 @@ impl SigningKey {
     /// Writes this key to a new file that only its owner may read (mode 0600). An existing file is never replaced.
     pub fn write_private(&self, path: &Path) -> Result<(), KeyError> {
         // Version 1 of PKCS#8, without the public half: OpenSSL 3 does not read version 2.
-        let pair = KeypairBytes {
-            secret_key: self.0.to_bytes(),
-            public_key: None,
-        };
+        let pair = KeypairBytes { secret_key: self.0.to_bytes(), public_key: None };
         let pem = pair.to_pkcs8_pem(LineEnding::LF).map_err(|_| KeyError::Encode)?;
         let write = || {
-            let mut file = std::fs::OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(path)?;
+            let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
             file.write_all(pem.as_bytes())?;
             file.sync_all()
         };
-        write().map_err(|source| KeyError::File {
-            path: path.to_owned(),
-            source,
-        })
+        write().map_err(|source| KeyError::File { path: path.to_owned(), source })
     }
 
     /// The public half.
@@ -176,7 +168,8 @@ impl VerifyingKey {
     /// Reads a public key from SubjectPublicKeyInfo PEM. Keys of small order are refused.
     pub fn from_pem(text: &str) -> Result<Self, KeyError> {
         Self::strong(
-            ed25519_dalek::VerifyingKey::from_public_key_pem(text.trim_ascii()).map_err(|_| KeyError::NotPublic)?,
+            ed25519_dalek::VerifyingKey::from_public_key_pem(text.trim_ascii())
+                .map_err(|_| KeyError::NotPublic)?,
         )
     }
 
@@ -201,11 +194,7 @@ impl VerifyingKey {
             let _ = write!(text, "{byte:02x}");
             text
         });
-        let named = Named {
-            keytype: "ed25519",
-            scheme: "ed25519",
-            keyval: Value { public },
-        };
+        let named = Named { keytype: "ed25519", scheme: "ed25519", keyval: Value { public } };
         // Three constant keys and strings of ASCII always have canonical JSON.
         KeyId(sha256(&to_canonical(&named).unwrap_or_default()))
     }
@@ -223,12 +212,6 @@ fn read_key<K>(path: &Path, parse: impl Fn(&str) -> Result<K, KeyError>) -> Resu
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(KEY_FILE_LIMIT).read_to_string(&mut text))
-        .map_err(|source| KeyError::File {
-            path: path.to_owned(),
-            source,
-        })?;
-    parse(&text).map_err(|source| KeyError::Content {
-        path: path.to_owned(),
-        source: Box::new(source),
-    })
+        .map_err(|source| KeyError::File { path: path.to_owned(), source })?;
+    parse(&text).map_err(|source| KeyError::Content { path: path.to_owned(), source: Box::new(source) })
 }

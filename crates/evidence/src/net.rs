@@ -20,9 +20,7 @@ pub(crate) struct Net<'a> {
 
 impl<'a> Net<'a> {
     pub(crate) fn of(state: &'a RunState) -> Self {
-        Self {
-            changes: state.net_changes().values().collect(),
-        }
+        Self { changes: state.net_changes().values().collect() }
     }
 
     fn sides(&self) -> impl Iterator<Item = (&'a RelPath, &'a FileFact)> {
@@ -63,8 +61,19 @@ impl<'a> Net<'a> {
         Ok(())
     }
 
+    /// A changed path that leads into git's own folder, by a name that some file system takes for `.git`. No honest
+    /// run has one, and where a patch with one is taken it runs as whoever takes it.
+    fn in_git(&self) -> Option<&'a RelPath> {
+        let names_git =
+            |path: &RelPath| path.as_str().split('/').any(|part| part.eq_ignore_ascii_case(".git"));
+        self.changes.iter().map(|change| &change.path).find(|path| names_git(path))
+    }
+
     /// The change as a patch from the repository's root.
     pub(crate) fn patch(&self, scope: &RelPath, blobs: &Blobs) -> Result<Vec<u8>, String> {
+        if let Some(path) = self.in_git() {
+            return Err(format!("`{path}` lies in git's own folder: no patch may change it"));
+        }
         let version = |side: &Option<FileFact>| {
             side.as_ref()
                 .map(|file| {
@@ -80,9 +89,7 @@ impl<'a> Net<'a> {
             .iter()
             .map(|change| {
                 Ok(FileDiff {
-                    path: scope
-                        .join(&change.path.to_bytes())
-                        .map_err(|error| error.to_string())?,
+                    path: scope.join(&change.path.to_bytes()).map_err(|error| error.to_string())?,
                     before: version(&change.before)?,
                     after: version(&change.after)?,
                 })
@@ -145,10 +152,7 @@ impl<'a> Net<'a> {
 }
 
 fn bytes_of<'a>(blobs: &'a Blobs, file: &FileFact) -> Result<&'a [u8], String> {
-    blobs
-        .get(&file.content)
-        .map(Vec::as_slice)
-        .ok_or_else(|| format!("blob {} is not at hand", file.content))
+    blobs.get(&file.content).map(Vec::as_slice).ok_or_else(|| format!("blob {} is not at hand", file.content))
 }
 
 fn mode_of(file: &FileFact) -> Result<Mode, String> {

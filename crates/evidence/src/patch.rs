@@ -33,20 +33,25 @@ pub struct FileDiff {
 /// Lines around a change that are shown with it.
 const CONTEXT: usize = 3;
 
-/// Renders changes as a patch that `git apply` and `git apply --index` accept, reversible with `-R`.
+/// Renders changes as a patch that `git apply` and `git apply --index` accept. It is reversible with `-R`, except for
+/// what git 2.47 does not take back in its own patches either: a file that became a link or a link that became a file,
+/// and the mode of a deleted executable.
 ///
 /// The order of `changes` does not matter; a path whose two sides are equal leaves nothing. Lines keep their endings,
 /// content with NUL bytes goes as a binary patch. Ids in it are those of git's SHA-1 format: in a repository of the
 /// SHA-256 format git takes the text parts but refuses binary ones.
 pub fn render(changes: &[FileDiff]) -> Vec<u8> {
-    let mut sorted: Vec<(Vec<u8>, &FileDiff)> = changes.iter().map(|change| (change.path.to_bytes(), change)).collect();
+    let mut sorted: Vec<(Vec<u8>, &FileDiff)> =
+        changes.iter().map(|change| (change.path.to_bytes(), change)).collect();
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     let mut out = Vec::new();
     for (path, change) in sorted {
         match (&change.before, &change.after) {
             (None, None) => {}
             // A file that becomes a link or the reverse is a removal and a creation: git has no other word for it.
-            (Some(before), Some(after)) if (before.mode == Mode::Symlink) != (after.mode == Mode::Symlink) => {
+            (Some(before), Some(after))
+                if (before.mode == Mode::Symlink) != (after.mode == Mode::Symlink) =>
+            {
                 file(&mut out, &path, Some(before), None);
                 file(&mut out, &path, None, Some(after));
             }
@@ -71,7 +76,8 @@ fn file(out: &mut Vec<u8>, path: &[u8], before: Option<&FileVersion>, after: Opt
         (Some(before), Some(_)) => index_mode = before.mode.as_str(),
         (None, None) => return,
     }
-    let content = |version: Option<&FileVersion>| version.map(|version| version.bytes.clone()).unwrap_or_default();
+    let content =
+        |version: Option<&FileVersion>| version.map(|version| version.bytes.clone()).unwrap_or_default();
     let (old, new) = (content(before), content(after));
     if before.is_some() && after.is_some() && old == new {
         return;
@@ -150,7 +156,8 @@ fn hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8]) {
     let mut rest = edits.as_slice();
     while let Some(first) = rest.first() {
         // Changes whose context would touch or overlap share a hunk.
-        let count = 1 + rest.windows(2).take_while(|pair| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT).count();
+        let count =
+            1 + rest.windows(2).take_while(|pair| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT).count();
         let (group, later) = rest.split_at(count);
         rest = later;
         let last = group.last().unwrap_or(first);
@@ -163,7 +170,10 @@ fn hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8]) {
             1 => format!("{}", start + 1),
             lines => format!("{},{lines}", start + 1),
         };
-        line(out, &[format!("@@ -{} +{} @@", range(old_start, old_end), range(new_start, new_end)).as_bytes()]);
+        line(
+            out,
+            &[format!("@@ -{} +{} @@", range(old_start, old_end), range(new_start, new_end)).as_bytes()],
+        );
         let mut at = old_start;
         for Edit { old: gone, new: come } in group {
             old[at..gone.start].iter().for_each(|text| body_line(out, b' ', text));
@@ -183,7 +193,8 @@ fn body_line(out: &mut Vec<u8>, mark: u8, text: &[u8]) {
     }
 }
 
-const BASE85: &[u8; 85] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
+const BASE85: &[u8; 85] =
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
 
 /// One side of a binary patch: the content, deflated, in git's base 85, 52 bytes a line.
 fn literal(out: &mut Vec<u8>, content: &[u8]) {

@@ -46,7 +46,13 @@ fn pairs(old: &Range<usize>, new: &Range<usize>) -> usize {
     old.len().saturating_mul(new.len())
 }
 
-fn piece(found: &mut Vec<Edit>, old: &[&[u8]], new: &[&[u8]], old_range: Range<usize>, new_range: Range<usize>) {
+fn piece(
+    found: &mut Vec<Edit>,
+    old: &[&[u8]],
+    new: &[&[u8]],
+    old_range: Range<usize>,
+    new_range: Range<usize>,
+) {
     if old_range.is_empty() && new_range.is_empty() {
         return;
     }
@@ -79,7 +85,12 @@ fn push(found: &mut Vec<Edit>, edit: Edit) {
 }
 
 /// Lines that occur exactly once on each side, the longest run of them that is in order on both.
-fn anchors(old: &[&[u8]], new: &[&[u8]], old_range: &Range<usize>, new_range: &Range<usize>) -> Vec<(usize, usize)> {
+fn anchors(
+    old: &[&[u8]],
+    new: &[&[u8]],
+    old_range: &Range<usize>,
+    new_range: &Range<usize>,
+) -> Vec<(usize, usize)> {
     let once = |lines: &[&[u8]], range: &Range<usize>| {
         let mut seen: HashMap<Vec<u8>, Option<usize>> = HashMap::new();
         for at in range.clone() {

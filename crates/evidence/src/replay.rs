@@ -117,19 +117,10 @@ fn read_line(line: u64, raw: &[u8], head: &mut Head) -> Result<Event, BrokenJour
     let event = Event::from_json(raw).map_err(|source| BrokenJournal::Event { line, source })?;
     let seq = event.seq;
     if seq != head.next {
-        return Err(BrokenJournal::Sequence {
-            line,
-            expected: head.next,
-            found: seq,
-        });
+        return Err(BrokenJournal::Sequence { line, expected: head.next, found: seq });
     }
     if event.prev != head.hash {
-        return Err(BrokenJournal::Link {
-            line,
-            seq,
-            expected: head.hash,
-            found: event.prev,
-        });
+        return Err(BrokenJournal::Link { line, seq, expected: head.hash, found: event.prev });
     }
     // Taking the field out of canonical JSON leaves the canonical JSON of the rest.
     if let Some(object) = value.as_object_mut() {
@@ -137,20 +128,12 @@ fn read_line(line: u64, raw: &[u8], head: &mut Head) -> Result<Event, BrokenJour
     }
     let hash = sha256(&to_canonical(&value).unwrap_or_default());
     if event.hash != hash {
-        return Err(BrokenJournal::Hash {
-            line,
-            seq,
-            expected: hash,
-            found: event.hash,
-        });
+        return Err(BrokenJournal::Hash { line, seq, expected: hash, found: event.hash });
     }
     let written = to_canonical(&event).unwrap_or_default();
     if let Some(at) = first_difference(raw, &written) {
         return Err(BrokenJournal::Spelling { line, seq, at });
     }
-    *head = Head {
-        next: seq + 1,
-        hash,
-    };
+    *head = Head { next: seq + 1, hash };
     Ok(event)
 }

@@ -173,10 +173,7 @@ impl RunResult {
             events: head.next,
             head: head.hash,
             salt: salt.clone(),
-            base: BaseFact {
-                source: created.source.clone(),
-                tree: created.tree.clone(),
-            },
+            base: BaseFact { source: created.source.clone(), tree: created.tree.clone() },
             outcome: finished.outcome,
             verified: finished.verified,
             gate: created.gate.as_ref().map(|gate| GateFact {
@@ -207,10 +204,9 @@ impl RunResult {
 
 fn facts(result: &RunResult) -> BTreeMap<String, String> {
     match serde_json::to_value(result) {
-        Ok(serde_json::Value::Object(map)) => map
-            .into_iter()
-            .map(|(name, value)| (name, value.to_string()))
-            .collect(),
+        Ok(serde_json::Value::Object(map)) => {
+            map.into_iter().map(|(name, value)| (name, value.to_string())).collect()
+        }
         // A struct with named fields is an object.
         _ => BTreeMap::new(),
     }
@@ -267,10 +263,7 @@ impl Statement {
                 Subject::new(JOURNAL_HEAD, &hex(&self.result.head)),
                 Subject::new(
                     TREE,
-                    &[
-                        ("gitTree", self.tree.sha1.clone()),
-                        ("sha256", self.tree.sha256.to_string()),
-                    ],
+                    &[("gitTree", self.tree.sha1.clone()), ("sha256", self.tree.sha256.to_string())],
                 ),
             ],
             predicate_type: PREDICATE_TYPE.to_owned(),
@@ -282,16 +275,11 @@ impl Statement {
     pub fn from_json(payload: &[u8]) -> Result<Self, BadStatement> {
         let shape = |error: serde_json::Error| BadStatement::Shape(shown(&error.to_string()));
         let types: Types = serde_json::from_slice(payload).map_err(shape)?;
-        for (field, got, expected) in [
-            ("_type", types.kind, STATEMENT_TYPE),
-            ("predicateType", types.predicate_type, PREDICATE_TYPE),
-        ] {
+        for (field, got, expected) in
+            [("_type", types.kind, STATEMENT_TYPE), ("predicateType", types.predicate_type, PREDICATE_TYPE)]
+        {
             if got != expected {
-                return Err(BadStatement::Type {
-                    field,
-                    got: shown(&got),
-                    expected,
-                });
+                return Err(BadStatement::Type { field, got: shown(&got), expected });
             }
         }
         let wire: Wire = serde_json::from_slice(payload).map_err(shape)?;
@@ -306,9 +294,8 @@ impl Statement {
         };
         // Whatever the typed form does not hold (a further subject or digest, a subject `journal-head` that is not
         // the predicate's, another order) shows here.
-        let canonical = statement
-            .to_json()
-            .map_err(|error| BadStatement::Shape(shown(&error.to_string())))?;
+        let canonical =
+            statement.to_json().map_err(|error| BadStatement::Shape(shown(&error.to_string())))?;
         match first_difference(payload, &canonical) {
             None => Ok(statement),
             Some(at) => Err(BadStatement::Spelling { at }),
@@ -316,7 +303,11 @@ impl Statement {
     }
 }
 
-fn digest_of<'a>(subjects: &'a [Subject], name: &'static str, algorithm: &str) -> Result<&'a str, BadStatement> {
+fn digest_of<'a>(
+    subjects: &'a [Subject],
+    name: &'static str,
+    algorithm: &str,
+) -> Result<&'a str, BadStatement> {
     subjects
         .iter()
         .find(|subject| subject.name == name)
@@ -326,9 +317,7 @@ fn digest_of<'a>(subjects: &'a [Subject], name: &'static str, algorithm: &str) -
 }
 
 fn sha256_of(subjects: &[Subject], name: &'static str) -> Result<Digest, BadStatement> {
-    digest_of(subjects, name, "sha256")?
-        .parse()
-        .map_err(|_| BadStatement::Subject(name))
+    digest_of(subjects, name, "sha256")?.parse().map_err(|_| BadStatement::Subject(name))
 }
 
 fn shown(text: &str) -> String {

@@ -1,6 +1,5 @@
 //! Ids of blobs and trees as git computes them, in both of its object formats, without git.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,40 +101,42 @@ pub enum BadTree {
 
 /// The id of the tree that holds exactly `entries`, in any order. Folders are implied by their files.
 pub fn tree_digest(entries: &[TreeEntry]) -> Result<TreeDigest, BadTree> {
-    let mut files: Vec<(Vec<u8>, &TreeEntry)> = entries.iter().map(|entry| (entry.path.to_bytes(), entry)).collect();
+    let mut files: Vec<(Vec<u8>, &TreeEntry)> =
+        entries.iter().map(|entry| (entry.path.to_bytes(), entry)).collect();
     // Git sorts a folder as if its name ended in `/`, which is the order of whole paths by their bytes.
     files.sort_by(|a, b| a.0.cmp(&b.0));
     if let Some(pair) = files.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(BadTree::Twice(pair[0].1.path.clone()));
     }
-    let names: HashSet<&[u8]> = files.iter().map(|(path, _)| path.as_slice()).collect();
-    // A stack and no recursion: a path from a foreign bundle may be as deep as it likes.
-    let mut open = vec![Folder::default()];
     for (path, entry) in &files {
         if entry.path.is_root() {
             return Err(BadTree::Root);
         }
-        let cut = path.iter().rposition(|byte| *byte == b'/');
-        let folder = cut.map_or(&path[..0], |cut| &path[..cut]);
-        while !holds(&open, folder) {
+        let beneath = [path.as_slice(), b"/"].concat();
+        let at = files.partition_point(|(other, _)| *other < beneath);
+        if files.get(at).is_some_and(|(other, _)| other.starts_with(&beneath)) {
+            return Err(BadTree::FileAndFolder(entry.path.clone()));
+        }
+    }
+    // A stack and no recursion, and no prefix copied or compared twice: a path from a foreign bundle may be as deep as
+    // it likes.
+    let mut open = vec![Folder::default()];
+    let mut last: &[u8] = b"";
+    for (path, entry) in &files {
+        let shared = path.iter().zip(last).take_while(|(a, b)| a == b).count();
+        // A folder's `end` is where its `/` stands in the last path: it stays open if this path shares that `/`.
+        while open.len() > 1 && open.last().is_some_and(|top| top.end >= shared) {
             close(&mut open);
         }
-        let mut depth = open.last().map_or(0, |top| top.path.len());
-        while depth < folder.len() {
-            let from = if depth == 0 { 0 } else { depth + 1 };
-            let end = folder[from..].iter().position(|byte| *byte == b'/').map_or(folder.len(), |at| from + at);
-            if names.contains(&folder[..end]) {
-                return Err(BadTree::FileAndFolder(
-                    RelPath::from_bytes(&folder[..end]).unwrap_or_else(|_| entry.path.clone()),
-                ));
-            }
-            open.push(Folder { path: folder[..end].to_vec(), ..Folder::default() });
-            depth = end;
+        let mut from = open.last().map_or(0, Folder::after);
+        while let Some(at) = path[from..].iter().position(|byte| *byte == b'/') {
+            open.push(Folder { name: path[from..from + at].to_vec(), end: from + at, ..Folder::default() });
+            from += at + 1;
         }
         if let Some(top) = open.last_mut() {
-            let name = cut.map_or(path.as_slice(), |cut| &path[cut + 1..]);
-            top.add(entry.mode.as_str(), name, &entry.oid.sha1, &entry.oid.sha256);
+            top.add(entry.mode.as_str(), &path[from..], &entry.oid.sha1, &entry.oid.sha256);
         }
+        last = path;
     }
     while open.len() > 1 {
         close(&mut open);
@@ -144,10 +145,12 @@ pub fn tree_digest(entries: &[TreeEntry]) -> Result<TreeDigest, BadTree> {
     Ok(TreeDigest { sha1: hex(&sha1), sha256: Digest::new(sha256) })
 }
 
-/// A folder whose entries are being collected: its tree object in both formats.
+/// A folder whose entries are being collected: its tree object in both formats. The root has no name.
 #[derive(Default)]
 struct Folder {
-    path: Vec<u8>,
+    name: Vec<u8>,
+    /// Length of its path.
+    end: usize,
     sha1: Vec<u8>,
     sha256: Vec<u8>,
 }
@@ -163,18 +166,14 @@ impl Folder {
         }
     }
 
+    /// Where the names of its entries begin in their paths.
+    fn after(&self) -> usize {
+        if self.name.is_empty() { 0 } else { self.end + 1 }
+    }
+
     fn oid(&self) -> ([u8; 20], [u8; 32]) {
         object("tree", &self.sha1, &self.sha256)
     }
-}
-
-/// Whether the innermost open folder is `folder` or above it.
-fn holds(open: &[Folder], folder: &[u8]) -> bool {
-    let Some(top) = open.last() else {
-        return true;
-    };
-    top.path.is_empty()
-        || folder.strip_prefix(top.path.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 /// Adds the innermost folder to the one around it.
@@ -184,14 +183,14 @@ fn close(open: &mut Vec<Folder>) {
     };
     let (sha1, sha256) = done.oid();
     if let Some(around) = open.last_mut() {
-        let from = if around.path.is_empty() { 0 } else { around.path.len() + 1 };
-        around.add("40000", &done.path[from..], &sha1, &sha256);
+        around.add("40000", &done.name, &sha1, &sha256);
     }
 }
 
 fn object(kind: &str, for_sha1: &[u8], for_sha256: &[u8]) -> ([u8; 20], [u8; 32]) {
     let sha1 = Sha1::new().chain_update(format!("{kind} {}\0", for_sha1.len())).chain_update(for_sha1);
-    let sha256 = Sha256::new().chain_update(format!("{kind} {}\0", for_sha256.len())).chain_update(for_sha256);
+    let sha256 =
+        Sha256::new().chain_update(format!("{kind} {}\0", for_sha256.len())).chain_update(for_sha256);
     (sha1.finalize().into(), sha256.finalize().into())
 }
 

@@ -80,7 +80,12 @@ impl Ruleset {
         // Older kernels refuse a longer structure only when the part they do not know is not zero; it is zero then.
         // SAFETY: the attribute is a live structure of the size passed.
         let fd = unsafe {
-            libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size_of::<RulesetAttr>(), 0usize)
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                &raw const attr,
+                size_of::<RulesetAttr>(),
+                0usize,
+            )
         };
         Ok(Self { fd: sys::owned(fd)?, fs })
     }

@@ -38,6 +38,6 @@ pub use command::{Cancel, Command};
 pub use probe::{Fact, Probe};
 pub use profile::{Limits, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, recover};
-pub use sandbox::{RungChoice, RunError, Sandbox, Unavailable};
+pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
 pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

@@ -19,7 +19,6 @@ pub(crate) struct Plan {
     /// The seccomp program, ready to load; empty where the rung has none.
     pub(crate) seccomp: Bytes,
     pub(crate) limits: Limits,
-    pub(crate) workspace: Bytes,
 }
 
 /// Landlock rules as paths and rights.

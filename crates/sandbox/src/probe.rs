@@ -54,8 +54,13 @@ pub(crate) mod fact {
 /// What R1 needs.
 const R1: [&str; 2] = [fact::SUPERVISOR, fact::SUBREAPER];
 /// What R2 needs on top.
-const R2: [&str; 5] =
-    [fact::NO_NEW_PRIVILEGES, fact::SECCOMP, fact::SECCOMP_NO_INET, fact::LANDLOCK_WRITE, fact::LANDLOCK_READ];
+const R2: [&str; 5] = [
+    fact::NO_NEW_PRIVILEGES,
+    fact::SECCOMP,
+    fact::SECCOMP_NO_INET,
+    fact::LANDLOCK_WRITE,
+    fact::LANDLOCK_READ,
+];
 /// What R3 needs.
 const R3: [&str; 11] = [
     fact::SUPERVISOR,
@@ -76,7 +81,9 @@ impl Probe {
     /// a fact that does not hold.
     pub fn run() -> Self {
         let facts = perform();
-        let holds = |needed: &[&str]| needed.iter().all(|name| facts.iter().any(|fact| fact.name == *name && fact.holds));
+        let holds = |needed: &[&str]| {
+            needed.iter().all(|name| facts.iter().any(|fact| fact.name == *name && fact.holds))
+        };
         let strongest = if holds(&R3) {
             Rung::R3
         } else if holds(&R1) && holds(&R2) {
@@ -133,7 +140,10 @@ impl Probe {
         };
         Receipt {
             rung,
-            guarantees: Guarantee::ALL.into_iter().map(|guarantee| (guarantee, strength(guarantee))).collect(),
+            guarantees: Guarantee::ALL
+                .into_iter()
+                .map(|guarantee| (guarantee, strength(guarantee)))
+                .collect(),
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
         }

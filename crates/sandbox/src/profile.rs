@@ -33,7 +33,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { processes: Some(4096), data_bytes: None, file_bytes: None, open_files: None, tmp_bytes: 1 << 30 }
+        Self {
+            processes: Some(4096),
+            data_bytes: None,
+            file_bytes: None,
+            open_files: None,
+            tmp_bytes: 1 << 30,
+        }
     }
 }
 
@@ -136,7 +142,10 @@ impl Profile {
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
         let workspace = canonical(&self.workspace)?;
         let system = SYSTEM.iter().chain(&["/proc", "/dev", "/sys", "/run"]);
-        if system.into_iter().any(|system| Path::new(system).starts_with(&workspace) || workspace == Path::new("/tmp")) {
+        if system
+            .into_iter()
+            .any(|system| Path::new(system).starts_with(&workspace) || workspace == Path::new("/tmp"))
+        {
             return Err(ProfileError::TooWide(workspace));
         }
         let all = self.protected.iter().chain(&self.hidden).chain(&self.readable).chain(&self.writable);

@@ -78,7 +78,7 @@ pub struct ExitRecord {
     /// Processes of its tree that were still alive when the supervisor gave up killing. Under R0 nothing is killed
     /// or counted after a normal end.
     pub survivors: u32,
-    /// The receipt's `protected` could not be enforced for these paths (workspace-relative where possible).
+    /// Protected paths, relative to the workspace, that could not be pinned; the receipt's `protected` is absent then.
     #[serde(default)]
     pub unprotected: Vec<String>,
 }
@@ -133,7 +133,9 @@ pub fn recover(record_dir: &Path, wait: Duration) -> io::Result<Recovered> {
         Ok(file) => loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break Some(file),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() >= deadline => return Ok(Recovered::Running),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() >= deadline => {
+                    return Ok(Recovered::Running);
+                }
                 Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(2)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),

@@ -95,11 +95,17 @@ impl Sandbox {
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
         if asked > probe.strongest || !entry::linked() {
-            return Err(Unavailable::Rung { asked, strongest: probe.strongest, missing: probe.missing(asked) });
+            return Err(Unavailable::Rung {
+                asked,
+                strongest: probe.strongest,
+                missing: probe.missing(asked),
+            });
         }
         let workspace = profile.workspace.canonicalize()?;
         let mut receipt = probe.receipt(rung);
-        if profile.protected.is_empty() || profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2 {
+        if profile.protected.is_empty()
+            || profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2
+        {
             receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
         }
         let plan = Plan {
@@ -109,7 +115,6 @@ impl Sandbox {
             landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
             seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung == Rung::R3) } else { Vec::new() }),
             limits: profile.limits.clone(),
-            workspace: workspace.as_path().into(),
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = SYSTEM.iter().map(PathBuf::from);
@@ -142,7 +147,8 @@ impl Sandbox {
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let (control, theirs) = wire::pair().step("socketpair")?;
         let mut supervisor = spawn(theirs).map_err(|error| failure("supervisor", &error))?;
-        let sent = wire::send(&control, &[wire::SUPERVISE], &[self.plan.as_fd(), order.as_fd(), folder.as_fd()]);
+        let sent =
+            wire::send(&control, &[wire::SUPERVISE], &[self.plan.as_fd(), order.as_fd(), folder.as_fd()]);
         let told = follow(&control, cancel);
         drop(control);
         // Collected in every case, so that no zombie is left to the agent.
@@ -152,9 +158,10 @@ impl Sandbox {
             (_, Some(Report::Failed(failure))) => Err(failure.into()),
             (Ok(Recovered::Finished(record)), _) => Ok(*record),
             (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
-            (_, Some(Report::RecordLost { errno })) => {
-                Err(RunError::Unknown(format!("it could not be written: {}", io::Error::from_raw_os_error(errno))))
-            }
+            (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
+                "it could not be written: {}",
+                io::Error::from_raw_os_error(errno)
+            ))),
             (Err(error), _) => Err(RunError::Unknown(error.to_string())),
             (Ok(_), _) => Err(RunError::Unknown(format!("its supervisor ended with {waited:?}"))),
         }
@@ -174,11 +181,14 @@ impl Sandbox {
             }
             Ok(Bytes([name.as_bytes(), b"=", value.as_bytes()].concat()))
         });
-        let path = command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
+        let path =
+            command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
         let candidates = if program.as_bytes().contains(&b'/') {
             vec![bytes(program)]
         } else {
-            std::env::split_paths(path).map(|folder| Path::new(".").join(folder).join(program).into()).collect()
+            std::env::split_paths(path)
+                .map(|folder| Path::new(".").join(folder).join(program).into())
+                .collect()
         };
         Ok(Order {
             argv: command.argv.iter().map(|argument| bytes(argument)).collect(),
@@ -198,7 +208,9 @@ impl Sandbox {
         }
         // The supervisor looks again under the lock; here it keeps an old record from ever being taken for this
         // command's.
-        if let Some(name) = record::LEFT_BEHIND.into_iter().find(|name| real.join(name).symlink_metadata().is_ok()) {
+        if let Some(name) =
+            record::LEFT_BEHIND.into_iter().find(|name| real.join(name).symlink_metadata().is_ok())
+        {
             return Err(Failure::new("record-folder", libc::EEXIST, name));
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -240,7 +252,8 @@ fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
             Err(Errno::INTR) => continue,
             Err(_) => return None,
         }
-        let (from_supervisor, cancel_now) = (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
+        let (from_supervisor, cancel_now) =
+            (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
         if from_supervisor {
             match wire::next(control) {
                 Some(Report::Started | Report::Ready { .. } | Report::Fact(_)) => {}
@@ -264,7 +277,8 @@ fn memory(value: &impl serde::Serialize) -> io::Result<OwnedFd> {
 }
 
 fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> Option<LandlockPlan> {
-    let bytes = |paths: &[PathBuf]| -> Vec<Bytes> { paths.iter().map(|path| path.as_path().into()).collect() };
+    let bytes =
+        |paths: &[PathBuf]| -> Vec<Bytes> { paths.iter().map(|path| path.as_path().into()).collect() };
     let names = |paths: &[&str]| -> Vec<Bytes> { paths.iter().map(|path| Path::new(path).into()).collect() };
     let writable = profile.workspace_access == WorkspaceAccess::Writable;
     match rung {
@@ -292,7 +306,9 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
             // Shared with the host, and needed by POSIX semaphores; the receipt says `ipc: absent`.
             full.extend(names(&["/dev/shm"]));
             let inside = |paths: &[PathBuf]| -> Vec<Bytes> {
-                let here = |path: &PathBuf| path.strip_prefix(&profile.workspace).ok().map(|rest| workspace.join(rest));
+                let here = |path: &PathBuf| {
+                    path.strip_prefix(&profile.workspace).ok().map(|rest| workspace.join(rest))
+                };
                 paths.iter().map(|path| here(path).unwrap_or_else(|| path.clone()).into()).collect()
             };
             let carve = Carve {

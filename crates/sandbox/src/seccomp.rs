@@ -70,12 +70,22 @@ const REFUSED: &[c_long] = &[
 
 /// Refused under R2 only: under R3 they reach no process outside of the pid namespace, and debuggers and leak
 /// checkers need them.
-const REFUSED_WITHOUT_PID_NAMESPACE: &[c_long] =
-    &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_kcmp, libc::SYS_process_madvise];
+const REFUSED_WITHOUT_PID_NAMESPACE: &[c_long] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kcmp,
+    libc::SYS_process_madvise,
+];
 
 /// Answered with `ENOSYS`, as by a kernel without them, so that callers fall back.
-const NOT_THERE: &[c_long] =
-    &[libc::SYS_clone3, OPENAT2, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
+const NOT_THERE: &[c_long] = &[
+    libc::SYS_clone3,
+    OPENAT2,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
 
 /// The program as an array of `sock_filter`, in this machine's byte order.
 ///

@@ -55,7 +55,14 @@ pub(crate) fn fork(namespaces: libc::c_int) -> Result<Side, Errno> {
     // SAFETY: no new stack is asked for, so this is fork(2) with namespaces; the process has one thread, so that the
     // child's copy of every lock and of the heap is in a consistent state.
     let pid = unsafe {
-        libc::syscall(libc::SYS_clone, libc::c_long::from(namespaces | libc::SIGCHLD), 0usize, 0usize, 0usize, 0usize)
+        libc::syscall(
+            libc::SYS_clone,
+            libc::c_long::from(namespaces | libc::SIGCHLD),
+            0usize,
+            0usize,
+            0usize,
+            0usize,
+        )
     };
     match check(pid)? {
         0 => Ok(Side::Child),
@@ -161,8 +168,10 @@ pub(crate) fn load_filter(program: &[u8]) -> Result<(), Errno> {
     }
     let program = libc::sock_fprog { len: count, filter: filter.as_mut_ptr() };
     // SAFETY: the program points at `count` live instructions; the kernel copies and verifies them.
-    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0usize, &raw const program) })
-        .map(drop)
+    check(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0usize, &raw const program)
+    })
+    .map(drop)
 }
 
 /// Drops every capability, and the means to get one back.
@@ -189,8 +198,14 @@ pub(crate) fn drop_capabilities() -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) }).map(drop)
 }
 
+/// What C libraries call the type of a resource's number.
+#[cfg(target_env = "gnu")]
+pub(crate) type Resource = libc::__rlimit_resource_t;
+#[cfg(not(target_env = "gnu"))]
+pub(crate) type Resource = libc::c_int;
+
 /// Sets soft and hard limit of a resource, never above the present hard limit.
-pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) -> Result<(), Errno> {
+pub(crate) fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limits` is a live structure.
     check(libc::c_long::from(unsafe { libc::getrlimit(resource, &raw mut limits) }))?;
@@ -261,8 +276,10 @@ pub(crate) fn loopback_up() -> Result<(), Errno> {
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: SIOCSIFFLAGS reads an ifreq, which `request` is.
-    check(libc::c_long::from(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) }))
-        .map(drop)
+    check(libc::c_long::from(unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request)
+    }))
+    .map(drop)
 }
 
 /// Names the host in the current uts namespace.

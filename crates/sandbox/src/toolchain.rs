@@ -36,8 +36,24 @@ const ROOTS: [&str; 24] = [
 
 /// Names that hold credentials or sessions: nothing below them is ever returned.
 const SECRET: [&str; 18] = [
-    ".ssh", ".aws", ".gnupg", ".netrc", ".config", ".docker", ".kube", ".azure", ".npmrc", ".pypirc", ".git-credentials",
-    ".password-store", ".mozilla", ".thunderbird", ".claude", ".codex", "keyrings", "credentials",
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".netrc",
+    ".config",
+    ".docker",
+    ".kube",
+    ".azure",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".password-store",
+    ".mozilla",
+    ".thunderbird",
+    ".claude",
+    ".codex",
+    "keyrings",
+    "credentials",
 ];
 
 /// Where tools look for their own roots when `HOME` is not the person's: variable, and folder below home.
@@ -64,7 +80,12 @@ pub fn toolchain_reads(path_var: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
         let homes = [home, real_home.as_deref()];
         let above_home = homes.into_iter().flatten().any(|home| home.starts_with(&path));
         let secret = path.components().any(|part| SECRET.iter().any(|name| part.as_os_str() == *name));
-        if path.is_absolute() && path.parent().is_some() && !above_home && !secret && !in_system(&path) && path.exists()
+        if path.is_absolute()
+            && path.parent().is_some()
+            && !above_home
+            && !secret
+            && !in_system(&path)
+            && path.exists()
         {
             found.insert(path);
         }
@@ -84,7 +105,10 @@ pub fn toolchain_reads(path_var: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
     }
     // A path below another returned one says nothing new.
     let all: Vec<PathBuf> = found.into_iter().collect();
-    all.iter().filter(|path| !all.iter().any(|other| other != *path && path.starts_with(other))).cloned().collect()
+    all.iter()
+        .filter(|path| !all.iter().any(|other| other != *path && path.starts_with(other)))
+        .cloned()
+        .collect()
 }
 
 /// Variables that point tools at their roots below `home`, for those that exist. They hold no secrets, and are needed

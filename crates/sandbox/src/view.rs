@@ -75,7 +75,9 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     });
     let mut steps: Vec<(usize, ViewStep)> = needed
         // A path that is in nobody's interest to show whole, whoever asks.
-        .filter(|(path, _)| !["/", "/proc", "/dev", "/sys", "/tmp"].iter().any(|whole| path.as_path() == Path::new(whole)))
+        .filter(|(path, _)| {
+            !["/", "/proc", "/dev", "/sys", "/tmp"].iter().any(|whole| path.as_path() == Path::new(whole))
+        })
         .map(|(path, access)| {
             let writable = match access {
                 Access::Read => false,
@@ -87,14 +89,17 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         })
         .collect();
     steps.push((1, ViewStep::Tmp));
-    steps.extend(links.into_iter().map(|(path, target)| {
-        (depth(&path), ViewStep::Link { path: path.into(), target: target.into() })
-    }));
+    steps.extend(
+        links.into_iter().map(|(path, target)| {
+            (depth(&path), ViewStep::Link { path: path.into(), target: target.into() })
+        }),
+    );
     // Stable: by depth, so that each mount finds the one it lies in.
     steps.sort_by_key(|(depth, _)| *depth);
 
     let inside = |paths: &[PathBuf]| -> Vec<Bytes> {
-        let relative = |path: &PathBuf| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace));
+        let relative =
+            |path: &PathBuf| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace));
         paths.iter().filter_map(relative).map(Bytes::from).collect()
     };
     View {

@@ -1,7 +1,7 @@
 //! `exec`: a command, made ready for the sandbox.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{Recovery, Touch};
@@ -114,7 +114,8 @@ fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
 /// they would let a file of the workspace pass for a program of the system.
 fn program(name: &str, cwd: &RelPath, ctx: &Context<'_>) -> Option<String> {
     if name.contains('/') {
-        let here = ctx.workspace.path().join(cwd.to_os()).join(name);
+        // Through its components, which leaves `.` out.
+        let here: PathBuf = ctx.workspace.path().join(cwd.to_os()).join(name).components().collect();
         return executable(&here).then(|| here.to_string_lossy().into_owned());
     }
     let path = ctx.environment.get("PATH")?;

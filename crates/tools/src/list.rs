@@ -58,7 +58,7 @@ impl Tool for ListDir {
                 (Kind::Folder, _) => put!(text, "{name}/"),
                 (Kind::File, _) => put!(text, "{name}  {} bytes", item.size),
                 (_, Some(target)) => {
-                    put!(text, "{name} -> {}", visible(&show::lossless(target), Lines::Escape))
+                    put!(text, "{name} -> {}", visible(&show::lossless(target), Lines::Escape));
                 }
                 (kind, None) => put!(text, "{name}  ({kind})"),
             }

@@ -5,6 +5,7 @@ use provost::journal::Store;
 
 use super::setup::{Place, signing_key};
 use crate::args::Export;
+use crate::render::say;
 use crate::failure::Failure;
 use crate::world::World;
 
@@ -14,7 +15,7 @@ pub(crate) async fn export(world: &World, args: Export) -> Result<u8, Failure> {
     let key_path = world.key_path()?;
     let key = signing_key(&key_path)?;
     let exported = write_bundle(place.store.as_ref(), &run, &key, &args.out).await.map_err(Failure::usage)?;
-    println!("wrote `{}`: patch of {} bytes, signed by key {}", exported.dir.display(), exported.patch_bytes, exported.key_id);
-    println!("give the recipient `{}` by another way", key_path.with_extension("pub.pem").display());
+    say!("wrote `{}`: patch of {} bytes, signed by key {}", exported.dir.display(), exported.patch_bytes, exported.key_id);
+    say!("give the recipient `{}` by another way", key_path.with_extension("pub.pem").display());
     Ok(0)
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::setup::Place;
 use crate::args::{Log, Runs, Show};
 use crate::failure::Failure;
-use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens};
+use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens, say};
 use crate::world::World;
 
 /// Content looked up ahead, since looking it up waits.
@@ -31,7 +31,7 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
     let run = place.store.find(&args.run).await?;
     if args.json {
         for line in place.store.events_json(&run).await? {
-            println!("{}", String::from_utf8_lossy(&line));
+            say!("{}", String::from_utf8_lossy(&line));
         }
         return Ok(0);
     }
@@ -101,11 +101,11 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         }));
         return Ok(0);
     }
-    println!("run {run}");
-    println!("goal: {}", visible(goal.as_deref().unwrap_or("(dropped)"), Lines::Keep));
-    println!("workspace: {}", visible(&created.root, Lines::Escape));
-    println!("model: {} ({}, {})", created.model.name, created.model.wire, created.model.endpoint);
-    println!(
+    say!("run {run}");
+    say!("goal: {}", visible(goal.as_deref().unwrap_or("(dropped)"), Lines::Keep));
+    say!("workspace: {}", visible(&created.root, Lines::Escape));
+    say!("model: {} ({}, {})", created.model.name, created.model.wire, created.model.endpoint);
+    say!(
         "{} steps, {}, {}, {}; {} acts, {} refused",
         ledger.steps,
         tokens(ledger),
@@ -115,7 +115,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         counts.refused
     );
     for (id, act) in state.open_acts() {
-        println!("open: act {id}, {} {}", act.tool, act.touches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+        say!("open: act {id}, {} {}", act.tool, act.touches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
     }
     for change in state.net_changes().values() {
         let word = match (&change.before, &change.after) {
@@ -123,11 +123,11 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             (_, None) => "deleted",
             _ => "changed",
         };
-        println!("{word}: {}", visible(change.path.as_str(), Lines::Escape));
+        say!("{word}: {}", visible(change.path.as_str(), Lines::Escape));
     }
     match &ending {
-        Some(ending) => println!("{}", ending_line(run.as_str(), ending)),
-        None => println!("not over: a driver works on it, or died. `provost resume {run}` finds out"),
+        Some(ending) => say!("{}", ending_line(run.as_str(), ending)),
+        None => say!("not over: a driver works on it, or died. `provost resume {run}` finds out"),
     }
     Ok(0)
 }
@@ -144,7 +144,7 @@ pub(crate) async fn runs(world: &World, args: Runs) -> Result<u8, Failure> {
                 "tokens": row.tokens,
             }));
         } else {
-            println!("{}  {:<22} {:>4} steps {:>9} tokens", row.run, row.state, row.steps, row.tokens);
+            say!("{}  {:<22} {:>4} steps {:>9} tokens", row.run, row.state, row.steps, row.tokens);
         }
     }
     Ok(0)

@@ -2,6 +2,7 @@
 
 use super::setup::signing_key;
 use crate::args::Key;
+use crate::render::say;
 use crate::failure::Failure;
 use crate::world::World;
 
@@ -9,7 +10,7 @@ pub(crate) fn key(world: &World, args: &Key) -> Result<u8, Failure> {
     let path = world.key_path()?;
     let key = signing_key(&path)?;
     if args.path {
-        println!("{}", path.display());
+        say!("{}", path.display());
     } else {
         print!("{}", key.verifying_key().to_pem().map_err(Failure::internal)?);
     }

@@ -7,6 +7,7 @@ use provost::sandbox::Probe;
 
 use super::setup::policy as read_policy;
 use crate::args::{Policy, PolicyCommand};
+use crate::render::say;
 use crate::failure::Failure;
 
 pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
@@ -15,8 +16,8 @@ pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
     let touch = touch(&access, &target)?;
     let rung = if touch.access() == provost::core::act::Access::Exec { Probe::run().strongest } else { Rung::R3 };
     let decision = policy.decide(std::slice::from_ref(&touch), rung);
-    println!("{touch}");
-    println!("{decision}");
+    say!("{touch}");
+    say!("{decision}");
     Ok(0)
 }
 

@@ -3,6 +3,7 @@
 use provost::model::rehearse::{Script, Server};
 
 use crate::args::Rehearse;
+use crate::render::say;
 use crate::failure::Failure;
 
 pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
@@ -11,13 +12,12 @@ pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
         return Err(Failure::usage(format!("--listen {}: only a loopback address is served", args.listen)));
     }
     let mut server = Server::bind(args.listen, script)
-        .await
         .map_err(|error| Failure::usage(format!("--listen {}: {error}", args.listen)))?;
     if let Some(log) = args.log {
         server = server.log_to(&log).map_err(|error| Failure::usage(format!("--log {}: {error}", log.display())))?;
     }
     // The first line of output is for whoever started this: where it listens.
-    println!("http://{}/v1", server.addr());
+    say!("http://{}/v1", server.addr);
     let stop = async {
         let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
         match terminate {
@@ -30,6 +30,6 @@ pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
             }
         }
     };
-    server.serve(stop).await;
+    server.serve(stop).await.map_err(Failure::internal)?;
     Ok(0)
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime, signing_key};
 use crate::args::{ModelArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
-use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens};
+use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens, say};
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
@@ -32,7 +32,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
         let key = signing_key(&world.key_path()?)?;
         let exported = export(place.store.as_ref(), &run, &key, dir).await.map_err(Failure::usage)?;
         if !args.json {
-            println!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id);
+            say!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id);
         }
     }
     Ok(ending.exit_code())

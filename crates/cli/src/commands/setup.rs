@@ -93,7 +93,7 @@ impl ModelChoice {
             .map_err(|error| Failure::usage(format!("--base-url: {error}")))?;
         let variable = self.key_env.clone().unwrap_or_else(|| self.wire.usual_key().to_owned());
         let auth = match world.var(&variable) {
-            Some(key) if self.wire == Wire::Anthropic => Auth::ApiKey(Secret::new(key)),
+            Some(key) if self.wire == Wire::Anthropic => Auth::XApiKey(Secret::new(key)),
             Some(key) => Auth::Bearer(Secret::new(key)),
             // A server on this machine needs no key, unless one was named.
             None if self.key_env.is_none() && is_local(&base) => Auth::None,

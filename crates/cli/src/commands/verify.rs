@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::args::Verify;
 use crate::failure::Failure;
-use crate::render::JsonLines;
+use crate::render::{JsonLines, say};
 
 pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     let keys = args
@@ -34,12 +34,12 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
         JsonLines::say(&json!({ "kind": "verdict", "verified": report.ok(), "exit_code": if report.ok() { 0 } else { 8 } }));
     } else {
         for line in claim_lines(&report) {
-            println!("{line}");
+            say!("{line}");
         }
         match report.first_failure() {
-            None if report.ok() => println!("verified"),
-            None => println!("NOT verified: a required claim was not checked"),
-            Some((id, reason)) => println!("NOT verified: {}: {reason}", id.name()),
+            None if report.ok() => say!("verified"),
+            None => say!("NOT verified: a required claim was not checked"),
+            Some((id, reason)) => say!("NOT verified: {}: {reason}", id.name()),
         }
     }
     Ok(if report.ok() { 0 } else { 8 })

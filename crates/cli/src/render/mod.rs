@@ -6,4 +6,13 @@ mod report;
 
 pub(crate) use console::Console;
 pub(crate) use json::JsonLines;
-pub(crate) use report::{cost, duration, ending_line, receipt_lines, tokens};
+/// Prints a line to standard output. A reader that went away has seen what it wanted: that is no failure.
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout().lock(), $($arg)*);
+    }};
+}
+pub(crate) use say;
+
+pub(crate) use report::{cost, duration, ending_line, tokens};

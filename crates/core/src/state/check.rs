@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{OpenAct, RunState};
+use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
@@ -115,32 +115,29 @@ impl RunState {
         }
     }
 
-    /// An outcome is one that the events bear out. A person may cancel at any time.
+    /// A run ends as its events have it end, and not before. Only a person ends it at any time, by cancelling.
     pub(super) fn check_outcome(&self, body: &RunFinished) -> Checked {
-        let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
-        match body.outcome {
-            Outcome::Done => {
-                must(self.submitted.is_some(), "the agent did not submit")?;
-                must(!gated || body.verified, "the gate did not pass")
-            }
-            Outcome::GateFailed => must(
-                matches!(self.gate.verdict, Some(GateVerdict::Failed | GateVerdict::Errored)),
-                "the gate did not fail",
-            ),
-            Outcome::Refused => must(self.counts.refused > 0, "nothing was refused"),
-            Outcome::BudgetSpent { bound } => {
-                let budget = &self.ledger.budget;
-                let bounded = match bound {
-                    // A step is one, so this bound is reached exactly or not at all.
+        let budget = &self.ledger.budget;
+        match (body.outcome, self.next()) {
+            (Outcome::Stopped { why: StopWhy::Cancelled }, _) => Ok(()),
+            // The next call may not fit into what is left, so tokens and money can be spent a little early.
+            (
+                Outcome::BudgetSpent { bound },
+                Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { .. }),
+            ) => {
+                let reached = match bound {
                     Bound::Steps => budget.steps.is_some_and(|limit| self.ledger.steps >= limit),
                     Bound::Tokens => budget.tokens.is_some(),
                     Bound::Cost => budget.cost_micros.is_some(),
                     Bound::Time => budget.time_ms.is_some(),
                 };
-                must(bounded, "that bound is not reached")
+                must(reached, "that bound is not reached")
             }
-            Outcome::Stopped { why: StopWhy::Stalled } => must(self.is_stalled(), "it was not stalled"),
-            Outcome::Stopped { why: StopWhy::Cancelled } => Ok(()),
+            (outcome, Next::Finish(due)) if outcome == due => {
+                let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
+                must(outcome != Outcome::Done || !gated || body.verified, "the gate did not pass")
+            }
+            (outcome, _) => Err(format!("the run does not stand so that it ends: {outcome}")),
         }
     }
 }

@@ -77,7 +77,7 @@ impl RunState {
         if self.final_answer() {
             return Next::Submit(SubmitVia::FinalAnswer);
         }
-        if self.is_stalled() {
+        if self.repeats >= STALL_LIMIT || self.empties >= STALL_LIMIT {
             return Next::Finish(Outcome::Stopped { why: StopWhy::Stalled });
         }
         if let Some(why) = self.note_due() {
@@ -88,10 +88,6 @@ impl RunState {
         }
         let step = StepId(self.ledger.steps);
         Next::Ask { step, invocation: invocation_id(&self.stream, step) }
-    }
-
-    pub(super) fn is_stalled(&self) -> bool {
-        self.repeats >= STALL_LIMIT || self.empties >= STALL_LIMIT
     }
 
     fn pending_call(&self) -> Option<CallRef> {

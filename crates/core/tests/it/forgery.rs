@@ -1,1 +1,814 @@
-//! (to come)
+//! Dishonest journals: whoever drops, reorders, repeats or alters an event, and puts a good chain over it, still has to
+//! get past the state machine. What it cannot see is said here too: a journal that simply ends early is a good journal
+//! (the signed head finds that, I7), and so is one without its drifts, failed requests and takeovers.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
+use provost_core::budget::{Bound, Budget};
+use provost_core::containment::Rung;
+use provost_core::event::{
+    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallRef, DriverAttached, DriverDetached, Event,
+    GateJudged, GateVerdict, ModelAnswered, Note, NoteWhy, RunFinished, SubmitVia, Submitted, Verdict,
+    WorkspaceDrifted,
+};
+use provost_core::id::{ActId, StepId};
+use provost_core::outcome::{Outcome, Pause, StopWhy};
+use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::state::{Next, RunState, Violation, invocation_id};
+use provost_core::transcript::{Stop, Usage};
+
+use crate::cases;
+use crate::world::{self, digest, good_run, journals, path, receipt};
+
+/// Puts the events into order again, as a forger would: dense places, times that do not run backwards.
+fn renumbered(mut events: Vec<Event>) -> Vec<Event> {
+    let mut last = 0;
+    for (seq, event) in (0..).zip(&mut events) {
+        event.seq = seq;
+        event.at_ms = event.at_ms.max(last);
+        last = event.at_ms;
+    }
+    events
+}
+
+/// The first refusal, which must leave the state as it was.
+fn refusal(events: &[Event]) -> Option<Violation> {
+    let mut state = RunState::new(events.first()?.stream.clone());
+    let at = events.iter().position(|event| state.apply(event).is_err())?;
+    let before = RunState::fold(events[0].stream.clone(), &events[..at]).unwrap();
+    assert_eq!(state, before, "a refused event left its mark");
+    Some(state.apply(&events[at]).unwrap_err())
+}
+
+fn out_of_place(events: &[Event]) -> bool {
+    matches!(refusal(events), Some(Violation::Sequence { .. }))
+}
+
+/// The same without the check on the state, for journals that are folded many times.
+fn refused(events: &[Event]) -> bool {
+    RunState::fold(events[0].stream.clone(), events).is_err()
+}
+
+fn act_of(body: &Body) -> Option<ActId> {
+    match body {
+        Body::ActDecided(body) => Some(body.act),
+        Body::ActApproved(body) => Some(body.act),
+        Body::ActStarted(body) => Some(body.act),
+        Body::ActFinished(body) => Some(body.act),
+        Body::GateJudged(body) => Some(body.act),
+        _ => None,
+    }
+}
+
+/// Whether the events behind `at` cannot do without it.
+fn is_missed(events: &[Event], at: usize) -> bool {
+    let after = &events[at + 1..];
+    match &events[at].body {
+        Body::RunCreated(_) => true,
+        Body::ModelAnswered(_)
+        | Body::CallInvalid(_)
+        | Body::ActDecided(_)
+        | Body::ActFinished(_)
+        | Body::Submitted(_) => !after.is_empty(),
+        Body::DriverAttached(_) => {
+            // A takeover may be hidden; the first driver and one after a pause may not.
+            let before = events[..at]
+                .iter()
+                .rev()
+                .map(|event| &event.body)
+                .find(|body| matches!(body, Body::DriverAttached(_) | Body::DriverDetached(_)));
+            !after.is_empty()
+                && !matches!(after[0].body, Body::DriverAttached(_))
+                && !matches!(before, Some(Body::DriverAttached(_)))
+        }
+        // One that may begin and did nothing could have failed before it began.
+        Body::ActApproved(body) => after.iter().any(|event| match &event.body {
+            Body::ActStarted(other) => other.act == body.act,
+            Body::ActFinished(other) => other.act == body.act && other.end != ActEnd::Interrupted,
+            _ => false,
+        }),
+        Body::ActStarted(body) => after.iter().any(|event| {
+            matches!(&event.body, Body::ActFinished(other) if other.act == body.act
+                && (other.end == ActEnd::Done || !other.changes.is_empty() || other.command.is_some()))
+        }),
+        // Where nothing more was asked of the model it may be as well that it was told nothing.
+        Body::Note(_) | Body::GateJudged(_) => after.iter().any(|event| match &event.body {
+            Body::ModelAnswered(_) | Body::ActDecided(_) => true,
+            Body::RunFinished(body) => !matches!(body.outcome, Outcome::Stopped { why: StopWhy::Cancelled }),
+            _ => false,
+        }),
+        // The end of a journal proves nothing about what came behind it.
+        Body::RunFinished(_) | Body::DriverDetached(_) | Body::ModelFailed(_) | Body::WorkspaceDrifted(_) => {
+            false
+        }
+    }
+}
+
+/// Whether the second of two neighbours cannot come first.
+fn is_bound(first: &Body, second: &Body) -> bool {
+    if act_of(first).is_some() && act_of(first) == act_of(second) {
+        return true;
+    }
+    match (first, second) {
+        (Body::RunCreated(_), _) | (_, Body::RunFinished(_)) => true,
+        (
+            Body::ModelAnswered(_),
+            Body::CallInvalid(_) | Body::ActDecided(_) | Body::Submitted(_) | Body::Note(_),
+        )
+        | (
+            Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_),
+            Body::ModelAnswered(_) | Body::ModelFailed(_),
+        )
+        | (Body::DriverDetached(_), Body::DriverAttached(_)) => true,
+        (Body::Submitted(_), Body::ActDecided(body)) => body.call.is_none(),
+        (Body::ActDecided(one), Body::ActDecided(other)) => one.act != other.act,
+        (Body::GateJudged(_), Body::Note(_)) => true,
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(60))]
+
+    #[test]
+    fn i7_an_event_dropped_is_refused(events in journals()) {
+        for at in 0..events.len() {
+            let mut dropped = events.clone();
+            dropped.remove(at);
+            if at < dropped.len() {
+                prop_assert!(out_of_place(&dropped), "event {at} dropped: its place stays empty");
+            }
+            let dropped = renumbered(dropped);
+            if is_missed(&events, at) {
+                prop_assert!(refused(&dropped), "event {at} ({}) is not missed", events[at].body.kind());
+            }
+        }
+    }
+
+    #[test]
+    fn i7_two_events_exchanged_are_refused(events in journals()) {
+        for at in 1..events.len() {
+            let mut swapped = events.clone();
+            swapped.swap(at - 1, at);
+            prop_assert!(out_of_place(&swapped));
+            let (first, second) = (&events[at - 1].body, &events[at].body);
+            if is_bound(first, second) {
+                let (a, b) = (first.kind(), second.kind());
+                prop_assert!(refused(&renumbered(swapped)), "{a} and {b} may be exchanged at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn i4_an_event_that_happens_twice_is_refused(events in journals()) {
+        for at in 0..events.len() {
+            // A request may fail twice in a row.
+            if matches!(events[at].body, Body::ModelFailed(_)) {
+                continue;
+            }
+            let mut twice = events.clone();
+            twice.insert(at, events[at].clone());
+            prop_assert!(out_of_place(&twice));
+            prop_assert!(refused(&renumbered(twice)), "{} may happen twice", events[at].body.kind());
+        }
+    }
+
+    /// An act that is over stays over, however much happened since.
+    #[test]
+    fn i4_an_act_finished_again_later_is_refused(events in journals(), places in any::<[prop::sample::Index; 2]>()) {
+        let ends: Vec<usize> = (0..events.len())
+            .filter(|at| matches!(events[*at].body, Body::ActFinished(_) | Body::ActStarted(_) | Body::ActDecided(_)))
+            .collect();
+        prop_assume!(!ends.is_empty());
+        let at = ends[places[0].index(ends.len())];
+        let mut again = events.clone();
+        again.insert(at + 1 + places[1].index(events.len() - at), events[at].clone());
+        prop_assert!(refusal(&renumbered(again)).is_some());
+    }
+
+    /// Every decision is made again from what it was made on: no other one is accepted.
+    #[test]
+    fn i1_a_decision_that_the_policy_does_not_give_is_refused(events in journals()) {
+        for at in 0..events.len() {
+            let Body::ActDecided(body) = &events[at].body else { continue };
+            for effect in [Effect::Allow, Effect::Ask, Effect::Deny] {
+                let mut forged = body.clone();
+                forged.decision.effect = effect;
+                if forged.decision == body.decision {
+                    forged.decision.rule.push('*');
+                }
+                let mut events = events.clone();
+                events[at].body = Body::ActDecided(forged);
+                let found = matches!(refusal(&events), Some(Violation::Decision { .. }));
+                prop_assert!(found, "{effect} instead of {}", body.decision);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_cannot_claim_what_the_gate_did_not_give(events in journals()) {
+        let last = events.len() - 1;
+        let Body::RunFinished(end) = events[last].body.clone() else { unreachable!() };
+        let accepted = |change: &dyn Fn(&mut RunFinished)| {
+            let mut forged = end.clone();
+            change(&mut forged);
+            let mut events = events.clone();
+            events[last].body = Body::RunFinished(forged.clone());
+            forged != end && !refused(&events)
+        };
+        prop_assert!(!accepted(&|end| end.verified = !end.verified));
+        prop_assert!(!accepted(&|end| (end.verified, end.outcome) = (true, Outcome::Done)));
+        if end.verified {
+            prop_assert!(!accepted(&|end| end.tree = world::tree(&BTreeMap::new())));
+        }
+        let stalled = Outcome::Stopped { why: StopWhy::Stalled };
+        for outcome in [Outcome::Done, Outcome::GateFailed, Outcome::Refused, stalled] {
+            prop_assert!(!accepted(&|end| end.outcome = outcome), "{outcome} instead of {}", end.outcome);
+        }
+        for bound in [Bound::Steps, Bound::Tokens, Bound::Cost, Bound::Time] {
+            let spent = Outcome::BudgetSpent { bound };
+            let other = !matches!(end.outcome, Outcome::BudgetSpent { .. });
+            prop_assert!(!other || !accepted(&|end| end.outcome = spent), "{spent} instead of {}", end.outcome);
+        }
+    }
+
+    /// The verdict follows from the run of the gate. One that fails now and then cannot be run until it passes.
+    #[test]
+    fn a_gate_verdict_is_never_the_drivers_choice(events in journals()) {
+        for at in 0..events.len() {
+            let Body::GateJudged(body) = &events[at].body else { continue };
+            for verdict in [GateVerdict::Passed, GateVerdict::Failed, GateVerdict::Errored] {
+                let mut forged = events.clone();
+                forged[at].body = Body::GateJudged(GateJudged { verdict, ..body.clone() });
+                prop_assert!(verdict == body.verdict || refused(&forged));
+            }
+        }
+    }
+
+    #[test]
+    fn i6_an_answer_after_the_budget_is_spent_is_refused(events in journals()) {
+        let Body::RunFinished(end) = &events[events.len() - 1].body else { unreachable!() };
+        let Outcome::BudgetSpent { bound } = end.outcome else { return Ok(()) };
+        let before = RunState::fold(events[0].stream.clone(), &events[..events.len() - 1]).unwrap();
+        let spent = matches!(before.next(), Next::Finish(Outcome::BudgetSpent { .. }));
+        if bound != Bound::Time && spent {
+            let mut forged = events.clone();
+            forged.insert(events.len() - 1, forged_answer(&before, Usage::default()));
+            prop_assert!(refused(&renumbered(forged)));
+        }
+    }
+}
+
+fn forged_answer(state: &RunState, usage: Usage) -> Event {
+    let step = StepId(state.ledger().steps);
+    let body = ModelAnswered {
+        step,
+        invocation: invocation_id(state.stream(), step),
+        answer: digest(9),
+        calls: 0,
+        text: true,
+        stop: Stop::End,
+        usage,
+        estimated: false,
+        model: "m".to_owned(),
+        latency_ms: 1,
+        ttft_ms: None,
+    };
+    event_after(state, Body::ModelAnswered(body))
+}
+
+fn event_after(state: &RunState, body: Body) -> Event {
+    let at_ms = state.span_ms().1;
+    Event {
+        v: 1,
+        stream: state.stream().clone(),
+        seq: state.next_seq(),
+        at_ms,
+        agent: provost_core::id::AgentId(0),
+        body,
+        prev: provost_core::digest::Digest::ZERO,
+        hash: provost_core::digest::Digest::ZERO,
+    }
+}
+
+/// A run written by hand, event by event.
+struct Hand(RunState);
+
+impl Hand {
+    /// A run with one answer of `calls` calls, under `policy`, its driver at `rung`, with the gate of the worlds.
+    fn new(policy: Policy, rung: Rung, calls: u32) -> Self {
+        let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
+        created.policy = policy;
+        created.budget = Budget::default();
+        let mut hand = Self(RunState::new("r-hand".parse().unwrap()));
+        hand.does(Body::RunCreated(created));
+        hand.attach(rung);
+        hand.answer(calls);
+        hand
+    }
+
+    fn workspace(calls: u32) -> Self {
+        let rules = Layer::named("hand").rule(Effect::Deny, "write guarded/").unwrap();
+        let rules =
+            rules.rule(Effect::Ask, "read asked/").unwrap().rule(Effect::Ask, "write asked/").unwrap();
+        Self::new(Policy::preset(Preset::Workspace).with(rules), Rung::R3, calls)
+    }
+
+    #[track_caller]
+    fn does(&mut self, body: Body) {
+        let event = event_after(&self.0, body);
+        self.0.apply(&event).unwrap();
+    }
+
+    /// The body is refused, for this reason, and leaves the state as it was.
+    #[track_caller]
+    fn cannot(&mut self, body: Body, why: &str) {
+        let before = self.0.clone();
+        let event = event_after(&self.0, body);
+        let violation = self.0.apply(&event).unwrap_err();
+        assert_eq!(self.0, before, "a refused event left its mark");
+        assert!(violation.to_string().contains(why), "refused for another reason: {violation}");
+    }
+
+    fn attach(&mut self, rung: Rung) {
+        let generation = self.0.generation() + 1;
+        let containment = receipt(rung);
+        self.does(Body::DriverAttached(DriverAttached { generation, host: "h".into(), pid: 1, containment }));
+    }
+
+    fn answer(&mut self, calls: u32) {
+        let Body::ModelAnswered(mut body) = forged_answer(&self.0, Usage::default()).body else {
+            unreachable!()
+        };
+        body.calls = calls;
+        body.text = calls == 0;
+        self.does(Body::ModelAnswered(body));
+    }
+
+    fn decided(&self, index: Option<u32>, tool: &str, touches: Vec<Touch>, recovery: Recovery) -> Body {
+        let policy = &self.0.created().unwrap().policy;
+        let decision = match index {
+            Some(_) => policy.decide(&touches, self.0.rung()),
+            None => policy.decide_ordered(&touches, self.0.rung()),
+        };
+        let step = StepId(self.0.ledger().steps - 1);
+        Body::ActDecided(ActDecided {
+            act: self.0.next_act(),
+            call: index.map(|index| CallRef { step, index }),
+            tool: tool.to_owned(),
+            args: digest(30),
+            touches,
+            recovery,
+            decision,
+        })
+    }
+
+    #[track_caller]
+    fn decides(&mut self, index: Option<u32>, touches: Vec<Touch>) -> ActId {
+        let act = self.0.next_act();
+        let body = self.decided(index, "tool", touches, Recovery::Supervised);
+        self.does(body);
+        act
+    }
+
+    /// Runs the gate up to its judgement, which is left to the caller.
+    #[track_caller]
+    fn run_gate(&mut self, exit: i32) -> ActId {
+        let act = self.decides(None, vec![gate()]);
+        self.does(started(act, command("check all")));
+        self.does(finished(act, end_of(exit), vec![], Some(ran(exit, Rung::R3))));
+        act
+    }
+
+    #[track_caller]
+    fn submit(&mut self) {
+        let step = StepId(self.0.ledger().steps - 1);
+        self.does(Body::Submitted(Submitted { step, via: SubmitVia::FinalAnswer, summary: digest(5) }));
+    }
+
+    fn end(&self, outcome: Outcome, verified: bool) -> Body {
+        let tree =
+            self.0.last_gate().map_or_else(|| world::tree(&world::start()), |judged| judged.tree.clone());
+        Body::RunFinished(RunFinished { outcome, verified, tree })
+    }
+}
+
+fn end_of(exit: i32) -> ActEnd {
+    if exit == 0 { ActEnd::Done } else { ActEnd::Failed }
+}
+
+fn gate() -> Touch {
+    exec("check all")
+}
+
+fn exec(line: &str) -> Touch {
+    Touch::Exec { argv: line.split(' ').map(str::to_owned).collect(), program: None }
+}
+
+fn read(name: &str) -> Touch {
+    Touch::Read { path: path(name) }
+}
+
+fn write(name: &str) -> Touch {
+    Touch::Write { path: path(name) }
+}
+
+fn command(line: &str) -> Intent {
+    Intent::Command {
+        argv: line.split(' ').map(str::to_owned).collect(),
+        cwd: provost_core::path::RelPath::root(),
+        limit_ms: 1000,
+    }
+}
+
+fn started(act: ActId, intent: Intent) -> Body {
+    Body::ActStarted(ActStarted { act, intent })
+}
+
+fn finished(act: ActId, end: ActEnd, changes: Vec<Change>, command: Option<CommandFact>) -> Body {
+    Body::ActFinished(Box::new(ActFinished {
+        act,
+        end,
+        result: digest(11),
+        changes,
+        reverted: vec![],
+        seen: vec![],
+        command,
+        duration_ms: 1,
+    }))
+}
+
+fn ran(code: i32, rung: Rung) -> CommandFact {
+    CommandFact {
+        exit: ExitFact::Exited { code },
+        duration_ms: 1,
+        output_bytes: 0,
+        survivors: 0,
+        containment: receipt(rung),
+    }
+}
+
+fn creates(name: &str, content: u64) -> Change {
+    let after = Some(world::start().into_values().next().unwrap())
+        .map(|fact| provost_core::act::FileFact { content: digest(content), ..fact });
+    Change { path: path(name), before: None, after }
+}
+
+fn judged(act: ActId, verdict: GateVerdict) -> Body {
+    Body::GateJudged(GateJudged { act, tree: world::tree(&world::start()), verdict })
+}
+
+fn drifted(changes: Vec<Change>) -> Body {
+    Body::WorkspaceDrifted(WorkspaceDrifted { changes })
+}
+
+#[test]
+fn i1_an_act_that_is_denied_cannot_start_or_end_otherwise() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![write("guarded/key")]);
+    let changes = vec![creates("guarded/key", 50)];
+    hand.cannot(started(act, Intent::Write { changes: changes.clone() }), "neither the policy nor a person");
+    hand.cannot(finished(act, ActEnd::Done, changes.clone(), None), "exactly when it was refused");
+    hand.cannot(finished(act, ActEnd::Refused, changes, None), "changed files without having started");
+    let yes = ActApproved { act, verdict: Verdict::Approved, by: "x".into() };
+    hand.cannot(Body::ActApproved(yes), "does not ask");
+    assert_eq!(hand.0.next(), Next::Refuse(act));
+    hand.does(finished(act, ActEnd::Refused, vec![], None));
+}
+
+/// A read has no start; it must not slip past the person for that.
+#[test]
+fn i1_a_read_that_policy_asks_about_cannot_be_done_before_somebody_answers() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![read("asked/file")]);
+    hand.cannot(finished(act, ActEnd::Done, vec![], None), "neither the policy nor a person");
+    hand.cannot(finished(act, ActEnd::Failed, vec![], None), "neither the policy nor a person");
+    let no = ActApproved { act, verdict: Verdict::Denied, by: "x".into() };
+    hand.does(Body::ActApproved(no.clone()));
+    hand.cannot(Body::ActApproved(ActApproved { verdict: Verdict::Approved, ..no }), "answered already");
+    let Body::ActFinished(mut shows) = finished(act, ActEnd::Refused, vec![], None) else { unreachable!() };
+    shows.seen.push(provost_core::event::Seen { path: path("asked/file"), content: digest(1) });
+    hand.cannot(Body::ActFinished(shows), "it showed a file");
+    hand.does(finished(act, ActEnd::Refused, vec![], None));
+}
+
+/// What was allowed because it would be contained is not performed by a driver that cannot contain it.
+#[test]
+fn i5_a_weaker_driver_does_not_inherit_what_containment_allowed() {
+    let mut hand = Hand::workspace(2);
+    let act = hand.decides(Some(0), vec![exec("make all")]);
+    assert_eq!(hand.0.next(), Next::Perform(act));
+    hand.attach(Rung::R1);
+    assert_eq!(hand.0.next(), Next::Approve(act), "under R1 the same policy asks");
+    hand.cannot(started(act, command("make all")), "neither the policy nor a person");
+    hand.attach(Rung::R3);
+    assert_eq!(hand.0.next(), Next::Approve(act), "a stricter decision stays");
+    let yes = ActApproved { act, verdict: Verdict::Approved, by: "x".into() };
+    hand.does(Body::ActApproved(yes));
+    hand.does(started(act, command("make all")));
+    hand.cannot(finished(act, ActEnd::Done, vec![], Some(ran(0, Rung::R0))), "contained less");
+    // Its driver dies and the next one is weaker: the command ran under the first one all the same.
+    hand.attach(Rung::R1);
+    hand.does(finished(act, ActEnd::Done, vec![], Some(ran(0, Rung::R3))));
+}
+
+#[test]
+fn i5_a_driver_contains_at_least_what_the_policy_takes() {
+    let mut policy = Policy::preset(Preset::Workspace);
+    policy.at_least = Rung::R2;
+    let mut hand = Hand::new(policy, Rung::R2, 0);
+    let weak = DriverAttached { generation: 9, host: "h".into(), pid: 1, containment: receipt(Rung::R1) };
+    hand.cannot(Body::DriverAttached(weak.clone()), "weaker than the policy takes");
+    let stale = DriverAttached { generation: 1, containment: receipt(Rung::R3), ..weak };
+    hand.cannot(Body::DriverAttached(stale), "not newer");
+}
+
+#[test]
+fn i2_effects_without_their_start_are_refused() {
+    let mut hand = Hand::workspace(2);
+    let act = hand.decides(Some(0), vec![write("a/b")]);
+    let change = creates("a/b", 50);
+    hand.cannot(finished(act, ActEnd::Done, vec![], None), "has effects and never started");
+    hand.cannot(finished(act, ActEnd::Failed, vec![change.clone()], None), "without having started");
+    hand.cannot(finished(act, ActEnd::Failed, vec![], Some(ran(1, Rung::R3))), "without having started");
+    hand.cannot(started(act, command("make all")), "not put before the policy");
+    let elsewhere = Intent::Write { changes: vec![creates("c", 50)] };
+    hand.cannot(started(act, elsewhere), "not put before the policy");
+    let intent = Intent::Write { changes: vec![change.clone()] };
+    hand.does(started(act, intent.clone()));
+    hand.cannot(started(act, intent), "started already");
+    hand.cannot(finished(act, ActEnd::Done, vec![creates("a/b", 51)], None), "set out to change");
+    // A failure is no cover for changes elsewhere, nor for a command.
+    hand.cannot(
+        finished(act, ActEnd::Failed, vec![creates("asked/file2", 52)], None),
+        "not put before the policy",
+    );
+    hand.cannot(finished(act, ActEnd::Failed, vec![], Some(ran(1, Rung::R3))), "set out to write");
+    hand.does(finished(act, ActEnd::Done, vec![change], None));
+}
+
+/// An act that only reads cannot start as a write of nothing and thereby change things.
+#[test]
+fn i1_an_empty_intent_opens_no_door() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![read("a")]);
+    hand.cannot(started(act, Intent::Write { changes: vec![] }), "not put before the policy");
+    hand.cannot(finished(act, ActEnd::Done, vec![creates("b", 50)], None), "without having started");
+}
+
+#[test]
+fn i1_a_protected_file_cannot_be_among_a_commands_changes() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![exec("make all")]);
+    hand.does(started(act, command("make all")));
+    let changes = vec![creates("free", 50), creates("guarded/new", 51)];
+    hand.cannot(finished(act, ActEnd::Done, changes, Some(ran(0, Rung::R3))), "the policy protects");
+    hand.cannot(finished(act, ActEnd::Done, vec![], None), "does not say how that ended");
+    hand.cannot(
+        finished(act, ActEnd::Done, vec![], Some(ran(1, Rung::R3))),
+        "did not end as its command did",
+    );
+    hand.does(finished(act, ActEnd::Done, vec![creates("free", 50)], Some(ran(0, Rung::R3))));
+}
+
+#[test]
+fn i4_what_runs_a_program_is_never_declared_replayable() {
+    let mut hand = Hand::workspace(1);
+    for touch in
+        [exec("make all"), Touch::Call { tool: "mail".into() }, Touch::Net { host: "h".into(), port: 1 }]
+    {
+        let body = hand.decided(Some(0), "tool", vec![touch], Recovery::Replayable);
+        hand.cannot(body, "declared replayable");
+    }
+}
+
+#[test]
+fn a_command_has_no_more_time_than_the_contract_gives() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![exec("make all")]);
+    let Intent::Command { argv, cwd, .. } = command("make all") else { unreachable!() };
+    let limit_ms = hand.0.created().unwrap().limits.command_ms + 1;
+    hand.cannot(started(act, Intent::Command { argv, cwd, limit_ms }), "more time than the contract");
+}
+
+/// Each change begins where the one before it ended, also for a file that was back where it started meanwhile.
+#[test]
+fn a_change_begins_with_what_the_file_was() {
+    let mut hand = Hand::workspace(1);
+    let made = creates("f", 50);
+    let gone = Change { path: made.path.clone(), before: made.after.clone(), after: None };
+    hand.cannot(drifted(vec![Change { after: None, ..made.clone() }]), "changes nothing");
+    hand.does(drifted(vec![made.clone()]));
+    hand.cannot(drifted(vec![made.clone()]), "content that the file did not have");
+    hand.does(drifted(vec![gone.clone()]));
+    assert!(hand.0.net_changes().is_empty(), "back where it started");
+    hand.cannot(drifted(vec![gone.clone()]), "content that the file did not have");
+    let other = Change { before: creates("f", 99).after, ..made.clone() };
+    hand.cannot(drifted(vec![other]), "content that the file did not have");
+    hand.does(drifted(vec![made.clone(), gone]));
+    hand.cannot(drifted(vec![made.clone(), made.clone()]), "content that the file did not have");
+    let mut odd = made.clone();
+    odd.path = path("g");
+    odd.after.as_mut().unwrap().mode = "040000".to_owned();
+    hand.cannot(drifted(vec![odd]), "a mode that git does not have");
+    hand.cannot(
+        drifted(vec![Change { path: provost_core::path::RelPath::root(), ..made }]),
+        "workspace itself",
+    );
+}
+
+/// A gate that judged one tree does not verify another: files that change while it runs, or between its end and its
+/// judgement, leave it with nothing to say.
+#[test]
+fn a_tree_that_drifts_under_the_gate_is_not_verified() {
+    for drift_while_it_runs in [true, false] {
+        let mut hand = Hand::workspace(0);
+        hand.submit();
+        let act = hand.decides(None, vec![gate()]);
+        hand.does(started(act, command("check all")));
+        if drift_while_it_runs {
+            hand.does(drifted(vec![creates("f", 50)]));
+        }
+        hand.does(finished(act, ActEnd::Done, vec![], Some(ran(0, Rung::R3))));
+        if !drift_while_it_runs {
+            hand.does(drifted(vec![creates("f", 50)]));
+        }
+        hand.cannot(judged(act, GateVerdict::Passed), "the gate says nothing");
+        hand.does(judged(act, GateVerdict::Errored));
+        hand.cannot(hand.end(Outcome::Done, true), "verified exactly when");
+        assert_eq!(hand.0.next(), Next::RunGate);
+    }
+    // Drift before it starts is part of what it judges.
+    let mut hand = Hand::workspace(0);
+    hand.submit();
+    let act = hand.decides(None, vec![gate()]);
+    hand.does(drifted(vec![creates("f", 50)]));
+    hand.does(started(act, command("check all")));
+    hand.does(finished(act, ActEnd::Done, vec![], Some(ran(0, Rung::R3))));
+    hand.does(judged(act, GateVerdict::Passed));
+    hand.does(hand.end(Outcome::Done, true));
+}
+
+#[test]
+fn a_change_behind_the_gate_makes_it_due_again() {
+    let mut hand = Hand::workspace(0);
+    hand.submit();
+    let act = hand.run_gate(0);
+    hand.does(judged(act, GateVerdict::Passed));
+    hand.does(drifted(vec![creates("f", 50)]));
+    hand.cannot(hand.end(Outcome::Done, true), "verified exactly when");
+    hand.cannot(hand.end(Outcome::Done, false), "does not stand so");
+    assert_eq!(hand.0.next(), Next::RunGate);
+}
+
+/// A failed gate is answered for: the model is told, or the run ends. It is not run again until it passes.
+#[test]
+fn a_failed_gate_is_not_simply_run_again() {
+    let mut hand = Hand::workspace(0);
+    hand.cannot(hand.decided(None, "gate", vec![gate()], Recovery::Supervised), "not due");
+    hand.submit();
+    hand.cannot(
+        hand.decided(None, "gate", vec![exec("true")], Recovery::Supervised),
+        "not the contract's gate",
+    );
+    let act = hand.run_gate(1);
+    hand.cannot(hand.decided(None, "gate", vec![gate()], Recovery::Supervised), "not due");
+    hand.cannot(judged(act, GateVerdict::Errored), "did not exit with 0");
+    hand.cannot(judged(act, GateVerdict::Passed), "did not exit with 0");
+    hand.does(judged(act, GateVerdict::Failed));
+    hand.cannot(hand.decided(None, "gate", vec![gate()], Recovery::Supervised), "not due");
+    assert_eq!(hand.0.next(), Next::Finish(Outcome::GateFailed), "the contract gives it no attempt more");
+    let note = Note { why: NoteWhy::GateFailed, text: digest(7) };
+    hand.cannot(Body::Note(note), "no such note is due");
+    hand.does(hand.end(Outcome::GateFailed, false));
+}
+
+#[test]
+fn the_gate_runs_where_and_as_long_as_the_contract_says() {
+    let mut hand = Hand::workspace(0);
+    hand.submit();
+    let act = hand.decides(None, vec![gate()]);
+    let Intent::Command { argv, cwd, limit_ms } = command("check all") else { unreachable!() };
+    let long = Intent::Command { argv: argv.clone(), cwd, limit_ms: limit_ms + 1 };
+    hand.cannot(started(act, long), "more time than the contract");
+    let beside = Intent::Command { argv, cwd: path("easy"), limit_ms };
+    hand.cannot(started(act, beside), "workspace's root");
+}
+
+/// A gate that passed says nothing about a later submission on another tree.
+#[test]
+fn an_old_pass_does_not_verify_new_work() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![write("f")]);
+    let changes = vec![creates("f", 50)];
+    hand.does(started(act, Intent::Write { changes: changes.clone() }));
+    hand.does(finished(act, ActEnd::Done, changes, None));
+    hand.cannot(hand.end(Outcome::Done, false), "does not stand so");
+    hand.cannot(hand.end(Outcome::Done, true), "verified exactly when");
+    hand.cannot(hand.end(Outcome::GateFailed, false), "does not stand so");
+    hand.cannot(hand.end(Outcome::Refused, false), "does not stand so");
+    hand.cannot(hand.end(Outcome::BudgetSpent { bound: Bound::Tokens }, false), "not reached");
+    hand.cannot(hand.end(Outcome::BudgetSpent { bound: Bound::Steps }, false), "not reached");
+    hand.does(hand.end(Outcome::Stopped { why: StopWhy::Cancelled }, false));
+    hand.cannot(
+        Body::ModelAnswered(match forged_answer(&hand.0, Usage::default()).body {
+            Body::ModelAnswered(body) => body,
+            _ => unreachable!(),
+        }),
+        "the run is over",
+    );
+}
+
+#[test]
+fn the_model_is_asked_and_spoken_to_only_when_that_is_due() {
+    let mut hand = Hand::workspace(1);
+    let early = forged_answer(&hand.0, Usage::default()).body;
+    hand.cannot(early.clone(), "the step before it is not over");
+    let act = hand.decides(Some(0), vec![read("a")]);
+    hand.cannot(early, "the step before it is not over");
+    hand.does(finished(act, ActEnd::Done, vec![], None));
+    for why in [NoteWhy::CutOff, NoteWhy::Empty, NoteWhy::GateFailed, NoteWhy::Repeating] {
+        hand.cannot(Body::Note(Note { why, text: digest(7) }), "no such note is due");
+    }
+    let submitted = Submitted { step: StepId(0), via: SubmitVia::Tool, summary: digest(5) };
+    hand.cannot(Body::Submitted(submitted.clone()), "did not say so");
+    hand.answer(0);
+    let answer = forged_answer(&hand.0, Usage::default()).body;
+    hand.cannot(answer, "not to be asked now");
+    hand.cannot(Body::Submitted(submitted.clone()), "did not say so");
+    let of_step_0 = Submitted { via: SubmitVia::FinalAnswer, ..submitted };
+    hand.cannot(Body::Submitted(of_step_0), "not of the step under way");
+}
+
+#[test]
+fn an_answer_with_more_calls_than_can_be_is_refused_without_making_room_for_them() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![read("a")]);
+    hand.does(finished(act, ActEnd::Done, vec![], None));
+    let Body::ModelAnswered(mut body) = forged_answer(&hand.0, Usage::default()).body else { unreachable!() };
+    body.calls = u32::MAX;
+    hand.cannot(Body::ModelAnswered(body.clone()), "more calls than an answer can");
+    body.calls = 0;
+    body.invocation = "other".to_owned();
+    hand.cannot(Body::ModelAnswered(body), "invocation id");
+}
+
+#[test]
+fn a_driver_that_waits_names_what_it_waits_for() {
+    let mut hand = Hand::workspace(2);
+    let free = hand.decides(Some(0), vec![read("a")]);
+    let asked = hand.decides(Some(1), vec![read("asked/file")]);
+    let detached = |why, act| Body::DriverDetached(DriverDetached { why, act });
+    hand.cannot(detached(Pause::Approval, None), "no act that waits");
+    hand.cannot(detached(Pause::Approval, Some(free)), "no act that waits");
+    hand.cannot(detached(Pause::Approval, Some(ActId(7))), "no such act");
+    hand.cannot(detached(Pause::Indeterminate, Some(asked)), "may have happened");
+    hand.does(detached(Pause::Approval, Some(asked)));
+    hand.cannot(detached(Pause::Interrupted, None), "no driver has the run");
+}
+
+#[test]
+fn time_does_not_run_backwards() {
+    let mut hand = Hand::workspace(1);
+    let body = hand.decided(Some(0), "tool", vec![read("a")], Recovery::Replayable);
+    let mut event = event_after(&hand.0, body);
+    event.at_ms = 5;
+    hand.0.apply(&event).unwrap();
+    event.seq += 1;
+    event.at_ms = 4;
+    let violation = hand.0.apply(&event).unwrap_err();
+    assert!(violation.to_string().contains("dated before"), "{violation}");
+}
+
+/// W10: a bound on money that cannot be reckoned is no bound. Such a run does not begin.
+#[test]
+fn w10_a_cost_bound_without_a_price_is_refused() {
+    let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
+    created.budget.cost_micros = Some(1);
+    created.price = None;
+    let mut hand = Hand(RunState::new("r-hand".parse().unwrap()));
+    hand.cannot(Body::RunCreated(created), "price is not known");
+}
+
+/// A second kind of failing call is steered away from as the first was.
+#[test]
+fn each_repeated_failure_is_steered_once() {
+    let mut hand = Hand::workspace(1);
+    for round in 0..2 {
+        for time in 0..3 {
+            if (round, time) != (0, 0) {
+                hand.answer(1);
+            }
+            let act = hand.decides(Some(0), vec![read("a")]);
+            hand.does(finished(act, ActEnd::Failed, vec![], None));
+        }
+        let note = Note { why: NoteWhy::Repeating, text: digest(7) };
+        assert_eq!(hand.0.next(), Next::Note(NoteWhy::Repeating), "round {round}");
+        hand.does(Body::Note(note));
+        hand.answer(1);
+        let act = hand.decides(Some(0), vec![read("a")]);
+        hand.does(finished(act, ActEnd::Done, vec![], None));
+    }
+}

@@ -23,15 +23,17 @@ fn fold(events: &[Event]) -> RunState {
     RunState::fold(stream(events), events).unwrap()
 }
 
-/// The state before the first event and after each.
-fn states(events: &[Event]) -> Vec<RunState> {
+/// Folds the events, looking at the state behind each.
+fn walk(
+    events: &[Event],
+    mut look: impl FnMut(&Event, &RunState) -> Result<(), TestCaseError>,
+) -> Result<(), TestCaseError> {
     let mut state = RunState::new(stream(events));
-    let mut all = vec![state.clone()];
     for event in events {
         state.apply(event).unwrap();
-        all.push(state.clone());
+        look(event, &state)?;
     }
-    all
+    Ok(())
 }
 
 proptest! {
@@ -72,13 +74,14 @@ proptest! {
 
     #[test]
     fn i6_a_run_never_spends_past_its_ledger(events in journals()) {
-        for state in states(&events) {
+        walk(&events, |_, state| {
             let ledger = state.ledger();
             let budget = &ledger.budget;
             prop_assert!(budget.steps.is_none_or(|limit| ledger.steps <= limit));
             prop_assert!(budget.tokens.is_none_or(|limit| ledger.usage.total() <= limit));
             prop_assert!(budget.cost_micros.is_none_or(|limit| ledger.cost_micros <= limit));
-        }
+            Ok(())
+        })?;
         let state = fold(&events);
         if bound_of(state.outcome().unwrap().outcome) == Some(Bound::Steps) {
             prop_assert_eq!(Some(state.ledger().steps), state.ledger().budget.steps);
@@ -151,7 +154,7 @@ proptest! {
     fn i1_next_performs_only_what_policy_or_a_person_allows(events in journals()) {
         let mut verdicts = BTreeMap::new();
         let mut touches: BTreeMap<ActId, Vec<Touch>> = BTreeMap::new();
-        for (event, state) in events.iter().zip(states(&events).into_iter().skip(1)) {
+        walk(&events, |event, state| {
             match &event.body {
                 Body::ActDecided(body) => drop(touches.insert(body.act, body.touches.clone())),
                 Body::ActApproved(body) => drop(verdicts.insert(body.act, body.verdict)),
@@ -172,14 +175,15 @@ proptest! {
                 };
                 prop_assert!(allowed, "act {act} is offered against {decision}");
             }
-        }
+            Ok(())
+        })?;
     }
 
     #[test]
     fn i4_a_finished_act_is_never_offered_again(events in journals()) {
         let mut over = BTreeSet::new();
         let mut started = BTreeSet::new();
-        for (event, state) in events.iter().zip(states(&events).into_iter().skip(1)) {
+        walk(&events, |event, state| {
             match &event.body {
                 Body::ActFinished(body) => drop(over.insert(body.act)),
                 Body::ActStarted(body) => drop(started.insert(body.act)),
@@ -193,7 +197,8 @@ proptest! {
                 Next::Approve(act) | Next::Refuse(act) => prop_assert!(!over.contains(&act)),
                 _ => {}
             }
-        }
+            Ok(())
+        })?;
     }
 
     /// Undo and patches rest on it: the net of all changes, applied to the files at the start, gives the files now.

@@ -6,6 +6,7 @@
 //! and proptest shrinks it. Nothing here looks into the state beyond its public surface.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
@@ -89,8 +90,9 @@ pub(crate) const PROTECTED: &str = "guarded/key";
 pub(crate) const ASKED: &str = "asked/file";
 const FREE: [&str; 3] = ["a", "src/lib.rs", "new/file"];
 
-/// The policies of the worlds. Each denies writes beneath `guarded` and asks about those beneath `asked`.
-fn policies() -> [Policy; 3] {
+/// The policies of the worlds. Each denies writes beneath `guarded` and asks about those beneath `asked`. Compiled
+/// once: globs are what takes time here.
+static POLICIES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
     let rules = || {
         Layer::named("world")
             .rule(Effect::Deny, "write guarded/")
@@ -102,10 +104,10 @@ fn policies() -> [Policy; 3] {
     };
     let mut contained = Policy::preset(Preset::Workspace).with(rules());
     contained.at_least = Rung::R1;
-    let refuses_gate = Policy::preset(Preset::Workspace)
-        .with(rules().rule(Effect::Deny, "exec check").unwrap());
+    let refuses_gate =
+        Policy::preset(Preset::Workspace).with(rules().rule(Effect::Deny, "exec check").unwrap());
     [contained, Policy::preset(Preset::Strict).with(rules()), refuses_gate]
-}
+});
 
 /// A contract for a world.
 fn contract(choices: &mut Choices) -> RunCreated {
@@ -122,7 +124,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         goal: digest(1),
         system: digest(2),
         tools: digest(3),
-        policy: policies()[[0, 0, 1, 1, 2][choices.pick(5)]].clone(),
+        policy: POLICIES[[0, 0, 1, 1, 2][choices.pick(5)]].clone(),
         budget,
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
@@ -151,7 +153,8 @@ pub(crate) fn start() -> Files {
 /// Names files by what is in them; a stand-in for git's tree ids.
 pub(crate) fn tree(files: &Files) -> TreeDigest {
     // FNV-1a, four times with different starts: no cryptography, but no accident either.
-    let text: String = files.iter().map(|(path, fact)| format!("{path} {} {}\n", fact.mode, fact.content)).collect();
+    let text: String =
+        files.iter().map(|(path, fact)| format!("{path} {} {}\n", fact.mode, fact.content)).collect();
     let mut bytes = [0; 32];
     for (salt, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |hash, byte| {
@@ -173,13 +176,27 @@ pub(crate) struct World {
     clock: u64,
     content: u64,
     troubles: u32,
+    mood: Mood,
 }
+
+/// What a world's model is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mood {
+    Lively,
+    /// Its answers hold nothing.
+    Silent,
+    /// It makes the same call that cannot work again and again.
+    Stubborn,
+}
+
+const MOODS: [Mood; 5] = [Mood::Lively, Mood::Lively, Mood::Lively, Mood::Silent, Mood::Stubborn];
 
 impl World {
     /// A world whose run exists and has no driver.
     pub(crate) fn new(mut choices: Choices) -> Self {
         let stream: RunId = "r-world".parse().unwrap();
         let created = contract(&mut choices);
+        let mood = choices.of(&MOODS);
         let mut world = Self {
             state: RunState::new(stream),
             events: Vec::new(),
@@ -188,6 +205,7 @@ impl World {
             clock: 1_000,
             content: 100,
             troubles: TROUBLES,
+            mood,
         };
         world.append(Body::RunCreated(Box::new(created)));
         world
@@ -209,6 +227,7 @@ impl World {
             clock: events.last().map_or(1_000, |event| event.at_ms),
             content: 100 + 100 * events.len() as u64,
             troubles: TROUBLES,
+            mood: Mood::Lively,
         };
         if world.state.created().is_none() {
             let created = contract(&mut world.choices);
@@ -252,7 +271,7 @@ impl World {
                 self.append(Body::Submitted(Submitted { step, via, summary: digest(5) }));
             }
             Next::RunGate => {
-                let argv = self.created().gate.unwrap().argv;
+                let argv = self.created().gate.as_ref().unwrap().argv.clone();
                 let touches = vec![Touch::Exec { argv, program: Some("/bin/check".to_owned()) }];
                 self.decide(None, "gate", digest(6), touches, Recovery::Supervised);
             }
@@ -280,8 +299,8 @@ impl World {
         self.events.push(event);
     }
 
-    fn created(&self) -> RunCreated {
-        self.state.created().unwrap().clone()
+    fn created(&self) -> &RunCreated {
+        self.state.created().unwrap()
     }
 
     fn attach(&mut self) {
@@ -330,7 +349,12 @@ impl World {
             Err(bound) => return self.finish(Outcome::BudgetSpent { bound }),
         };
         // Silence says nothing, a final answer ends the run, calls go on.
-        let (calls, text, stop) = match self.choices.pick(8) {
+        let what = match self.mood {
+            Mood::Lively => self.choices.pick(8),
+            Mood::Silent => self.choices.of(&[0, 1, 1, 1, 1, 1, 2, 3]),
+            Mood::Stubborn => self.choices.of(&[0, 4, 4, 4, 4, 4, 4, 4]),
+        };
+        let (calls, text, stop) = match what {
             0 => (0, true, Stop::End),
             1 => (0, false, Stop::End),
             2 => (self.choices.pick(3) as u32, true, Stop::Length),
@@ -368,7 +392,7 @@ impl World {
             Body::ModelAnswered(body) => Some(body.stop == Stop::Length),
             _ => None,
         });
-        if cut_off == Some(true) || self.choices.once_in(6) {
+        if cut_off == Some(true) || (self.mood == Mood::Lively && self.choices.once_in(6)) {
             let why = match cut_off {
                 Some(true) => InvalidCall::CutOff,
                 _ => self.choices.of(&[InvalidCall::BadArguments, InvalidCall::UnknownTool]),
@@ -379,7 +403,11 @@ impl World {
         let exec = |line: &str| Touch::Exec { argv: words(line), program: None };
         // Few argument digests, so that the same failing call comes up again.
         let args = digest(30 + self.choices.pick(3) as u64);
-        let (tool, touches, recovery) = match self.choices.pick(12) {
+        let (args, what) = match self.mood {
+            Mood::Stubborn => (digest(30), self.choices.of(&[0, 6, 6, 6, 6, 6, 6, 6])),
+            _ => (args, self.choices.pick(12)),
+        };
+        let (tool, touches, recovery) = match what {
             0 => ("submit", vec![], Recovery::Replayable),
             1 => ("read", vec![read("a")], Recovery::Replayable),
             2 => ("read", vec![read(ASKED), read("a")], Recovery::Replayable),
@@ -410,7 +438,7 @@ impl World {
         touches: Vec<Touch>,
         recovery: Recovery,
     ) {
-        let policy = self.created().policy;
+        let policy = &self.created().policy;
         let decision = match call {
             Some(_) => policy.decide(&touches, self.state.rung()),
             None => policy.decide_ordered(&touches, self.state.rung()),
@@ -447,7 +475,9 @@ impl World {
             match self.choices.pick(3) {
                 0 => self.verdict(id, Verdict::Denied),
                 1 => self.verdict(id, Verdict::Approved),
-                _ => self.append(Body::DriverDetached(DriverDetached { why: Pause::Approval, act: Some(id) })),
+                _ => {
+                    self.append(Body::DriverDetached(DriverDetached { why: Pause::Approval, act: Some(id) }))
+                }
             }
         }
     }

@@ -75,17 +75,35 @@ impl ClaimId {
     pub fn proves(self) -> &'static str {
         match self {
             Self::Signature => "The holder of a key that you trust signed this statement.",
-            Self::Statement => "What was signed is a statement about one run, in a format that this program knows whole.",
+            Self::Statement => {
+                "What was signed is a statement about one run, in a format that this program knows whole."
+            }
             Self::Files => "The patch and the journal are, byte for byte, those that were signed.",
-            Self::Chain => "The events are whole and in order, from the first on: none was dropped, moved or altered.",
-            Self::Head => "The journal ends where the signer says that it ends: nothing was cut off or added.",
-            Self::Policy => "Each act was decided on as the recorded policy demands; you need not believe the decisions.",
-            Self::State => "Each event can follow those before it (nothing refused was started), and the statement's outcome, usage and refusals are those of the events.",
-            Self::Blobs => "The content of each changed file, before and after, is what the events commit to; none is missing and none was added.",
+            Self::Chain => {
+                "The events are whole and in order, from the first on: none was dropped, moved or altered."
+            }
+            Self::Head => {
+                "The journal ends where the signer says that it ends: nothing was cut off or added."
+            }
+            Self::Policy => {
+                "Each act was decided on as the recorded policy demands; you need not believe the decisions."
+            }
+            Self::State => {
+                "Each event can follow those before it (nothing refused was started), and the statement's outcome, usage and refusals are those of the events."
+            }
+            Self::Blobs => {
+                "The content of each changed file, before and after, is what the events commit to; none is missing and none was added."
+            }
             Self::Patch => "The patch is exactly the change that the events record.",
-            Self::Base => "The run began with the files of your commit, and each changed file was, before, what it is there.",
-            Self::Tree => "Your commit with this change is the very tree that the run ended with: nothing else changed.",
-            Self::Gate => "The runner saw the gate's command exit with 0 on exactly this tree, and nothing changed after it.",
+            Self::Base => {
+                "The run began with the files of your commit, and each changed file was, before, what it is there."
+            }
+            Self::Tree => {
+                "Your commit with this change is the very tree that the run ended with: nothing else changed."
+            }
+            Self::Gate => {
+                "The runner saw the gate's command exit with 0 on exactly this tree, and nothing changed after it."
+            }
         }
     }
 
@@ -97,13 +115,19 @@ impl ClaimId {
             Self::Files => "That they fit together: the claims below check it.",
             Self::Chain => "That the runner recorded all that happened, or at the times that it says.",
             Self::Head => "That the signer has no second journal of the same run.",
-            Self::Policy => "That the policy is the one you would have chosen, or that each act touched only what it declared.",
+            Self::Policy => {
+                "That the policy is the one you would have chosen, or that each act touched only what it declared."
+            }
             Self::State => "That the model is the one it says, or that usage is what the vendor billed.",
-            Self::Blobs => "Anything about content that is not in the bundle: prompts, answers and outputs are committed to and not shown.",
+            Self::Blobs => {
+                "Anything about content that is not in the bundle: prompts, answers and outputs are committed to and not shown."
+            }
             Self::Patch => "That the change is good, or safe to run.",
             Self::Base => "That the commit itself is trustworthy, or what was in files that git ignores.",
             Self::Tree => "Anything about files that git ignores.",
-            Self::Gate => "That the gate tests what you need, that the change left the tests as strong as they were, or that it passes on your machine.",
+            Self::Gate => {
+                "That the gate tests what you need, that the change left the tests as strong as they were, or that it passes on your machine."
+            }
         }
     }
 }
@@ -189,10 +213,7 @@ impl Report {
     /// What the check of `id` came to.
     pub fn finding(&self, id: ClaimId) -> &Finding {
         const MISSING: &Finding = &Finding::NotChecked(String::new());
-        self.claims
-            .iter()
-            .find(|claim| claim.id == id)
-            .map_or(MISSING, |claim| &claim.finding)
+        self.claims.iter().find(|claim| claim.id == id).map_or(MISSING, |claim| &claim.finding)
     }
 
     /// The first claim that does not hold, and why.

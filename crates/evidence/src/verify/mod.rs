@@ -39,14 +39,7 @@ pub trait Base {
 /// `trusted` are keys that the recipient obtained elsewhere: never take them from the bundle. With `base` the run is
 /// also held against the recipient's own repository.
 pub fn verify(dir: &Path, trusted: &[VerifyingKey], base: Option<&dyn Base>, require: Require) -> Report {
-    let mut check = Check {
-        dir,
-        trusted,
-        base,
-        findings: BTreeMap::new(),
-        signed_by: None,
-        result: None,
-    };
+    let mut check = Check { dir, trusted, base, findings: BTreeMap::new(), signed_by: None, result: None };
     // `None` is a claim that did not hold: what stands on it stays unchecked.
     let _ = check.run();
     check.report(require)
@@ -191,20 +184,12 @@ impl Check<'_> {
             .into_iter()
             .map(|id| Claim {
                 id,
-                finding: self
-                    .findings
-                    .remove(&id)
-                    .unwrap_or_else(|| Finding::NotChecked(rests_on.clone())),
+                finding: self.findings.remove(&id).unwrap_or_else(|| Finding::NotChecked(rests_on.clone())),
                 proves: id.proves(),
                 does_not_prove: id.does_not_prove(),
             })
             .collect();
-        Report {
-            claims,
-            require,
-            signed_by: self.signed_by,
-            result: self.result,
-        }
+        Report { claims, require, signed_by: self.signed_by, result: self.result }
     }
 
     /// The claim on which those rest that were not come to. Nothing rests on the patch or the gate.
@@ -239,10 +224,7 @@ fn files(folder: &Folder, statement: &Statement) -> Result<(Vec<u8>, Vec<u8>), S
 
 fn check_head(events: &[Event], head: &Head, result: &RunResult) -> Result<(), String> {
     if head.next != result.events {
-        return Err(format!(
-            "`{JOURNAL}` holds {} events; signed are {}",
-            head.next, result.events
-        ));
+        return Err(format!("`{JOURNAL}` holds {} events; signed are {}", head.next, result.events));
     }
     if head.hash != result.head {
         let last = events.len().saturating_sub(1);
@@ -274,7 +256,9 @@ fn check_facts(state: &RunState, head: &Head, statement: &Statement) -> Result<(
 
 fn blobs(folder: &Folder, result: &RunResult, net: &Net) -> Result<BTreeMap<Digest, Vec<u8>>, String> {
     if let Some(path) = net.not_kept() {
-        return Err(format!("`{path}` was too large to be recorded: the change cannot be checked without it"));
+        return Err(format!(
+            "`{path}` was too large to be recorded: the change cannot be checked without it"
+        ));
     }
     let needed = net.contents();
     if let Some(extra) = result.blobs.difference(&needed).next() {
@@ -301,7 +285,12 @@ fn blobs(folder: &Folder, result: &RunResult, net: &Net) -> Result<BTreeMap<Dige
     Ok(blobs)
 }
 
-fn check_patch(net: &Net, blobs: &BTreeMap<Digest, Vec<u8>>, source: &Source, patch: &[u8]) -> Result<(), String> {
+fn check_patch(
+    net: &Net,
+    blobs: &BTreeMap<Digest, Vec<u8>>,
+    source: &Source,
+    patch: &[u8],
+) -> Result<(), String> {
     let rendered = net.patch(source.scope(), blobs)?;
     match crate::canonical::first_difference(patch, &rendered) {
         None => Ok(()),

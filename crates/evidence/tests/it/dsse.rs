@@ -35,10 +35,7 @@ fn another_key_is_refused_and_both_are_named() {
             got: vec![key().verifying_key().key_id().to_string()],
         }
     );
-    assert!(matches!(
-        verify(envelope().as_bytes(), &[]),
-        Err(DsseError::WrongKey { .. })
-    ));
+    assert!(matches!(verify(envelope().as_bytes(), &[]), Err(DsseError::WrongKey { .. })));
 }
 
 #[test]
@@ -47,21 +44,17 @@ fn a_signature_that_lies_about_its_key_is_refused() {
     let forged = sign(IN_TOTO, b"{}", &SigningKey::from_seed([2; 32])).unwrap();
     let theirs = SigningKey::from_seed([2; 32]).verifying_key().key_id().to_string();
     let forged = String::from_utf8(forged).unwrap().replace(&theirs, &mine);
-    assert_eq!(
-        verify(forged.as_bytes(), &trusted()),
-        Err(DsseError::BadSignature { keyid: mine })
-    );
+    assert_eq!(verify(forged.as_bytes(), &trusted()), Err(DsseError::BadSignature { keyid: mine }));
 }
 
 #[test]
 fn the_type_is_signed() {
     let other = sign("application/json", b"{}", &key()).unwrap();
-    assert!(matches!(verify(&other, &trusted()), Err(DsseError::WrongType { got }) if got == "application/json"));
+    assert!(
+        matches!(verify(&other, &trusted()), Err(DsseError::WrongType { got }) if got == "application/json")
+    );
     let relabelled = String::from_utf8(other).unwrap().replace("application/json", IN_TOTO);
-    assert!(matches!(
-        verify(relabelled.as_bytes(), &trusted()),
-        Err(DsseError::BadSignature { .. })
-    ));
+    assert!(matches!(verify(relabelled.as_bytes(), &trusted()), Err(DsseError::BadSignature { .. })));
 }
 
 #[test]
@@ -88,10 +81,7 @@ fn no_signature_or_the_same_one_twice_is_refused() {
     let good = envelope();
     let (start, rest) = good.split_once('[').unwrap();
     let one = rest.strip_suffix("]}").unwrap();
-    assert_eq!(
-        verify(format!("{start}[]}}").as_bytes(), &trusted()),
-        Err(DsseError::NoSignature)
-    );
+    assert_eq!(verify(format!("{start}[]}}").as_bytes(), &trusted()), Err(DsseError::NoSignature));
     assert!(matches!(
         verify(format!("{start}[{one},{one}]}}").as_bytes(), &trusted()),
         Err(DsseError::TwiceSigned { .. })
@@ -104,11 +94,7 @@ fn a_further_signer_does_no_harm_and_a_trusted_one_must_hold() {
     let signature = |key: &SigningKey, good: bool| {
         let mut sig = key.sign(&pae(IN_TOTO, b"{}"));
         sig[3] ^= u8::from(!good);
-        format!(
-            r#"{{"keyid":"{}","sig":"{}"}}"#,
-            key.verifying_key().key_id(),
-            STANDARD.encode(sig)
-        )
+        format!(r#"{{"keyid":"{}","sig":"{}"}}"#, key.verifying_key().key_id(), STANDARD.encode(sig))
     };
     let both = |second_is_good| {
         format!(
@@ -117,10 +103,7 @@ fn a_further_signer_does_no_harm_and_a_trusted_one_must_hold() {
             signature(&first, true)
         )
     };
-    assert_eq!(
-        verify(both(false).as_bytes(), &trusted()).unwrap().by,
-        first.verifying_key().key_id()
-    );
+    assert_eq!(verify(both(false).as_bytes(), &trusted()).unwrap().by, first.verifying_key().key_id());
     let all = [first.verifying_key(), second.verifying_key()];
     assert_eq!(verify(both(true).as_bytes(), &all).unwrap().by, second.verifying_key().key_id());
     assert!(matches!(verify(both(false).as_bytes(), &all), Err(DsseError::BadSignature { .. })));

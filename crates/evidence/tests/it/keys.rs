@@ -9,9 +9,8 @@ const SIGNATURE: &str = "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb376222
                          085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00";
 
 fn hex<const N: usize>(text: &str) -> [u8; N] {
-    let bytes: Vec<u8> = (0..text.len() / 2)
-        .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
-        .collect();
+    let bytes: Vec<u8> =
+        (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect();
     bytes.try_into().unwrap()
 }
 
@@ -64,7 +63,10 @@ fn other_files_are_refused_by_name() {
     let key = SigningKey::generate().unwrap();
     std::fs::write(&path, key.verifying_key().to_pem().unwrap()).unwrap();
     let error = SigningKey::read(&path).unwrap_err();
-    assert!(matches!(&error, KeyError::Content { source, .. } if matches!(**source, KeyError::NotPrivate)), "{error}");
+    assert!(
+        matches!(&error, KeyError::Content { source, .. } if matches!(**source, KeyError::NotPrivate)),
+        "{error}"
+    );
     assert!(matches!(VerifyingKey::from_pem(""), Err(KeyError::NotPublic)));
     assert!(matches!(SigningKey::read(&dir.path().join("none")), Err(KeyError::File { .. })));
 }

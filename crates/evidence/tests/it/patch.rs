@@ -84,8 +84,15 @@ fn assert_applies(before: &Tree, after: &Tree) -> Vec<u8> {
         apply(if index { &["apply", "--index"] } else { &["apply"] });
         repo.git(&["add", "-A"]);
         assert_eq!(repo.git(&["write-tree"]).trim(), id(after), "{}", String::from_utf8_lossy(&patch));
-        apply(&["apply", "--index", "-R"]);
-        assert_eq!(repo.git(&["write-tree"]).trim(), id(before));
+        // What git 2.47 cannot take back, its own patches neither: a changed type, and a deleted file's mode.
+        let reversible = |path: &RelPath, file: &FileVersion| match after.get(path) {
+            Some(other) => (other.mode == Mode::Symlink) == (file.mode == Mode::Symlink),
+            None => file.mode == Mode::File,
+        };
+        if before.iter().all(|(path, file)| reversible(path, file)) {
+            apply(&["apply", "--index", "-R"]);
+            assert_eq!(repo.git(&["write-tree"]).trim(), id(before));
+        }
     }
     patch
 }
@@ -94,7 +101,8 @@ fn assert_applies(before: &Tree, after: &Tree) -> Vec<u8> {
 fn a_small_change_looks_as_git_shows_it() {
     let old: String = (1..=12).map(|n| format!("line {n}\n")).collect();
     let new = old.replace("line 6\n", "line six\n") + "no end";
-    let patch = assert_applies(&tree(&[("src/a b.txt", old.as_bytes())]), &tree(&[("src/a b.txt", new.as_bytes())]));
+    let patch =
+        assert_applies(&tree(&[("src/a b.txt", old.as_bytes())]), &tree(&[("src/a b.txt", new.as_bytes())]));
     let expected = "diff --git a/src/a b.txt b/src/a b.txt
 index cbe9645bb9e4d9b9e9ea28ad8a0d7bbd6d2a4b25..0 100644
 --- a/src/a b.txt\t
@@ -124,7 +132,12 @@ index cbe9645bb9e4d9b9e9ea28ad8a0d7bbd6d2a4b25..0 100644
 /// For text our patch is git's own, byte for byte, where its algorithm finds the same lines.
 #[test]
 fn headers_are_gits_own() {
-    let before = tree(&[("gone", b"x\n"), ("mode", b"#!/bin/sh\n"), ("\u{e4}\t\"q\"", b"1\n"), ("bin", b"\0\x01\x02")]);
+    let before = tree(&[
+        ("gone", b"x\n"),
+        ("mode", b"#!/bin/sh\n"),
+        ("\u{e4}\t\"q\"", b"1\n"),
+        ("bin", b"\0\x01\x02"),
+    ]);
     let mut after = tree(&[("new", b"y"), ("empty", b""), ("\u{e4}\t\"q\"", b"2\n"), ("bin", b"\0\x03")]);
     after.insert(
         RelPath::parse("mode").expect("path"),
@@ -164,7 +177,8 @@ fn files_and_folders_and_links_change_places() {
     };
     let mut links = tree(&[("other", b"x\n")]);
     links.extend([link("x", "a"), link("d", "b/c")]);
-    let all = [tree(&[("x", b"file\n"), ("d/e", b"1\n")]), tree(&[("x/y", b"folder\n"), ("d", b"2\n")]), links];
+    let all =
+        [tree(&[("x", b"file\n"), ("d/e", b"1\n")]), tree(&[("x/y", b"folder\n"), ("d", b"2\n")]), links];
     for before in &all {
         for after in &all {
             assert_applies(before, after);
@@ -191,7 +205,16 @@ fn a_large_file_with_a_change_at_each_end_keeps_its_middle() {
 
 /// Content that is mostly alike on both sides, with and without a last line feed, and now and then binary.
 fn content() -> impl Strategy<Value = Vec<u8>> + Clone {
-    let line = prop::sample::select(vec![&b"one\n"[..], b"two\n", b"two\r\n", b"\n", b"}\n", b"\xff\xfe\n", b"-- x\n", b" \n"]);
+    let line = prop::sample::select(vec![
+        &b"one\n"[..],
+        b"two\n",
+        b"two\r\n",
+        b"\n",
+        b"}\n",
+        b"\xff\xfe\n",
+        b"-- x\n",
+        b" \n",
+    ]);
     let tail = prop::sample::select(vec![&b""[..], b"end", b"", b"\r", b"\0", b"\\ No newline"]);
     (prop::collection::vec(line, 0..25), tail).prop_map(|(lines, tail)| {
         let mut all = lines.concat();

@@ -10,8 +10,8 @@ use provost_core::containment::{Receipt, Rung};
 use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
-    ActDecided, ActFinished, ActStarted, Body, CallRef, Draft, DriverAttached, GateJudged, GateVerdict, ModelAnswered,
-    ModelFact, RunCreated, RunFinished, SubmitVia, Submitted,
+    ActDecided, ActFinished, ActStarted, Body, CallRef, Draft, DriverAttached, GateJudged, GateVerdict,
+    ModelAnswered, ModelFact, RunCreated, RunFinished, SubmitVia, Submitted,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::Outcome;
@@ -45,10 +45,7 @@ const BEFORE: &[(&str, &str, &[u8])] = &[
 const AFTER: &[(&str, Option<(&str, &[u8])>)] = &[
     ("data/new.bin", Some(("100755", b"\x00\x01\xff binary\n"))),
     ("old.txt", None),
-    (
-        "src/lib.rs",
-        Some(("100644", b"pub fn sum(a: u32, b: u32) -> u32 {\n    a + b\n}\n")),
-    ),
+    ("src/lib.rs", Some(("100644", b"pub fn sum(a: u32, b: u32) -> u32 {\n    a + b\n}\n"))),
 ];
 
 /// A run, its repository and the key that signs it.
@@ -134,12 +131,7 @@ impl Run {
         let mut fact = |mode: &str, bytes: &[u8]| {
             let content = salt.digest(bytes);
             blobs.insert(content, bytes.to_vec());
-            FileFact {
-                mode: mode.to_owned(),
-                size: bytes.len() as u64,
-                content,
-                kept: true,
-            }
+            FileFact { mode: mode.to_owned(), size: bytes.len() as u64, content, kept: true }
         };
         let start = tree_of(&files);
         let mut changes = Vec::new();
@@ -150,11 +142,7 @@ impl Run {
                 Some((mode, bytes)) => files.insert((*name).to_owned(), ((*mode).to_owned(), bytes.to_vec())),
                 None => files.remove(*name),
             };
-            changes.push(Change {
-                path: path(name),
-                before,
-                after: after_fact,
-            });
+            changes.push(Change { path: path(name), before, after: after_fact });
         }
         let end = tree_of(&files);
         let mut run = Self {
@@ -185,11 +173,7 @@ impl Run {
     fn tell(&mut self, with: WithGate, start: &TreeDigest, end: &TreeDigest, changes: &[Change]) {
         let policy = Policy::preset(Preset::Workspace)
             .with(Layer::named("command line").rule(Effect::Deny, "exec rm*").unwrap());
-        let gate = Gate {
-            argv: vec!["sh".into(), "run.sh".into()],
-            limit_ms: 60_000,
-            attempts: 1,
-        };
+        let gate = Gate { argv: vec!["sh".into(), "run.sh".into()], limit_ms: 60_000, attempts: 1 };
         let gated = with != WithGate::None;
         self.push(Body::RunCreated(Box::new(RunCreated {
             provost: "0.1.0".into(),
@@ -206,10 +190,7 @@ impl Run {
                 name: "scripted".into(),
                 endpoint: "http://127.0.0.1:1/v1".into(),
             },
-            source: Source::Commit {
-                commit: self.commit.clone(),
-                scope: path(SCOPE),
-            },
+            source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
             root: "/work/space".into(),
             tree: start.clone(),
@@ -229,18 +210,12 @@ impl Run {
             containment: receipt.clone(),
         }));
         self.answered(0, 2, false, Stop::ToolCalls);
-        let touches: Vec<Touch> = changes
-            .iter()
-            .map(|change| Touch::Write {
-                path: change.path.clone(),
-            })
-            .collect();
+        let touches: Vec<Touch> =
+            changes.iter().map(|change| Touch::Write { path: change.path.clone() }).collect();
         self.decided(0, Some(0), touches, &policy);
         self.push(Body::ActStarted(ActStarted {
             act: ActId(0),
-            intent: Intent::Write {
-                changes: changes.to_vec(),
-            },
+            intent: Intent::Write { changes: changes.to_vec() },
         }));
         self.finished(0, ActEnd::Done, changes, None);
         let forbidden = vec![Touch::Exec {
@@ -251,30 +226,26 @@ impl Run {
         self.finished(1, ActEnd::Refused, &[], None);
         self.answered(1, 0, true, Stop::End);
         let summary = self.word("fixed");
-        self.push(Body::Submitted(Submitted {
-            step: StepId(1),
-            via: SubmitVia::FinalAnswer,
-            summary,
-        }));
+        self.push(Body::Submitted(Submitted { step: StepId(1), via: SubmitVia::FinalAnswer, summary }));
         if gated {
             self.judge(with, &gate, end, &policy, receipt);
         }
         self.push(Body::RunFinished(RunFinished {
-            outcome: if with == WithGate::Failing {
-                Outcome::GateFailed
-            } else {
-                Outcome::Done
-            },
+            outcome: if with == WithGate::Failing { Outcome::GateFailed } else { Outcome::Done },
             verified: with == WithGate::Passing,
             tree: end.clone(),
         }));
     }
 
-    fn judge(&mut self, with: WithGate, gate: &Gate, tree: &TreeDigest, policy: &Policy, containment: Receipt) {
-        let touches = vec![Touch::Exec {
-            argv: gate.argv.clone(),
-            program: Some("/bin/sh".into()),
-        }];
+    fn judge(
+        &mut self,
+        with: WithGate,
+        gate: &Gate,
+        tree: &TreeDigest,
+        policy: &Policy,
+        containment: Receipt,
+    ) {
+        let touches = vec![Touch::Exec { argv: gate.argv.clone(), program: Some("/bin/sh".into()) }];
         self.decided(2, None, touches, policy);
         self.push(Body::ActStarted(ActStarted {
             act: ActId(2),
@@ -286,9 +257,7 @@ impl Run {
         }));
         let passes = with == WithGate::Passing;
         let command = CommandFact {
-            exit: ExitFact::Exited {
-                code: i32::from(!passes),
-            },
+            exit: ExitFact::Exited { code: i32::from(!passes) },
             duration_ms: 12,
             output_bytes: 0,
             survivors: 0,
@@ -299,11 +268,7 @@ impl Run {
         self.push(Body::GateJudged(GateJudged {
             act: ActId(2),
             tree: tree.clone(),
-            verdict: if passes {
-                GateVerdict::Passed
-            } else {
-                GateVerdict::Failed
-            },
+            verdict: if passes { GateVerdict::Passed } else { GateVerdict::Failed },
         }));
     }
 
@@ -315,11 +280,7 @@ impl Run {
             calls,
             text,
             stop,
-            usage: Usage {
-                input: 100,
-                output: 20,
-                ..Usage::default()
-            },
+            usage: Usage { input: 100, output: 20, ..Usage::default() },
             estimated: false,
             model: "scripted".into(),
             latency_ms: 5,
@@ -336,10 +297,7 @@ impl Run {
         let args = self.word("args");
         self.push(Body::ActDecided(ActDecided {
             act: ActId(act),
-            call: call.map(|index| CallRef {
-                step: StepId(0),
-                index,
-            }),
+            call: call.map(|index| CallRef { step: StepId(0), index }),
             tool: "tool".into(),
             args,
             recovery: if touches.iter().any(|touch| matches!(touch, Touch::Exec { .. })) {
@@ -452,7 +410,9 @@ pub(crate) fn files_of(dir: &Path) -> BTreeSet<PathBuf> {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            files.extend(files_of(&path).into_iter().map(|file| Path::new(path.file_name().unwrap()).join(file)));
+            files.extend(
+                files_of(&path).into_iter().map(|file| Path::new(path.file_name().unwrap()).join(file)),
+            );
         } else {
             files.insert(PathBuf::from(path.file_name().unwrap()));
         }

@@ -297,11 +297,6 @@ impl Script {
         self.main.length == 0
     }
 
-    /// Whether the first user message can decide which part plays.
-    pub(super) fn has_others(&self) -> bool {
-        !self.others.is_empty()
-    }
-
     /// Number and steps of the dialogue that begins with `first` (the first user message).
     pub(super) fn part(&self, first: &str) -> (usize, &Part) {
         match self.others.iter().position(|(when, _)| first.contains(when.as_str())) {

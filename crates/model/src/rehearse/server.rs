@@ -24,7 +24,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::Script;
 use super::body::{Act, Play};
-use super::request::Request;
+use super::request::Reader;
 use super::respond::{Turn, error_object};
 use super::script::Fault;
 use crate::{Secret, WireKind};
@@ -78,6 +78,7 @@ struct Stage {
     keep: bool,
     key: Option<Secret>,
     log: Option<Mutex<File>>,
+    reader: Reader,
     state: Mutex<State>,
 }
 
@@ -106,7 +107,14 @@ impl Server {
     pub fn bind(addr: impl ToSocketAddrs, script: Script) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(addr)?;
         listener.set_nonblocking(true)?;
-        let stage = Stage { script, keep: false, key: None, log: None, state: Mutex::default() };
+        let stage = Stage {
+            script,
+            keep: false,
+            key: None,
+            log: None,
+            reader: Reader::default(),
+            state: Mutex::default(),
+        };
         Ok(Self { addr: listener.local_addr()?, listener, stage })
     }
 
@@ -280,11 +288,11 @@ impl Stage {
             || text("x-api-key") == Some(key.expose())
     }
 
-    fn plan(&self, wire: WireKind, headers: &HeaderMap, body: &[u8]) -> Result<Plan, Box<Response<Play>>> {
+    fn plan(&self, wire: WireKind, headers: &HeaderMap, body: &Bytes) -> Result<Plan, Box<Response<Play>>> {
         let bad = |message: &str| Box::new(error(StatusCode::BAD_REQUEST, "invalid_request_error", message));
-        let request: Request<'_> =
-            serde_json::from_slice(body).map_err(|e| bad(&format!("the request is not understood: {e}")))?;
-        if request.messages.is_empty() {
+        let request =
+            self.reader.read(body).map_err(|e| bad(&format!("the request is not understood: {e}")))?;
+        if request.history.messages == 0 {
             return Err(bad("`messages` is empty"));
         }
         if wire == WireKind::AnthropicMessages {
@@ -295,9 +303,8 @@ impl Stage {
                 return Err(bad("the header `anthropic-version` is missing"));
             }
         }
-        let first = if self.script.has_others() { request.first() } else { String::new() };
-        let (part, steps) = self.script.part(&first);
-        let k = request.step();
+        let (part, steps) = self.script.part(request.history.first.as_deref().unwrap_or_default());
+        let k = request.history.step;
         let (step, i) = steps.step(k);
         let fault = step.fault.as_ref();
         let fires = {
@@ -318,8 +325,7 @@ impl Stage {
         if !request.stream {
             return Ok(Plan { step: k, latency, response: whole(StatusCode::OK, turn.whole(wire)) });
         }
-        let include_usage = request.stream_options.is_some_and(|options| options.include_usage);
-        let events = turn.events(wire, include_usage);
+        let events = turn.events(wire, request.include_usage);
         let acts = match fires {
             Some(fault) => disturbed(events, fault, wire),
             // All events in one write: what a client makes of splits is its parser's test.

@@ -18,7 +18,14 @@ pub(super) struct Capture {
 
 impl Capture {
     pub(super) fn new(keep_head: usize, keep_tail: usize) -> Self {
-        Self { keep_head, keep_tail, head: Vec::new(), tail: VecDeque::new(), total: 0, digest: Sha256::new() }
+        Self {
+            keep_head,
+            keep_tail,
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            total: 0,
+            digest: Sha256::new(),
+        }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
@@ -56,7 +63,10 @@ mod tests {
     #[test]
     fn what_fits_is_whole() {
         let kept = capture(4, 4, &["ab", "cd", "ef"]);
-        assert_eq!((kept.head.as_slice(), kept.tail.as_slice(), kept.dropped()), (&b"abcd"[..], &b"ef"[..], 0));
+        assert_eq!(
+            (kept.head.as_slice(), kept.tail.as_slice(), kept.dropped()),
+            (&b"abcd"[..], &b"ef"[..], 0)
+        );
     }
 
     #[test]

@@ -86,7 +86,8 @@ fn prepare(plan: &Plan, order: &Order, ends: &Ends) -> Result<Program, Failure> 
 
 fn program(order: &Order) -> Result<Program, Failure> {
     let strings = |all: &[Bytes], what: &str| -> Result<Vec<CString>, Failure> {
-        let string = |bytes: &Bytes| bytes.c_string().ok_or_else(|| Failure::new(what, libc::EINVAL, "holds a NUL"));
+        let string =
+            |bytes: &Bytes| bytes.c_string().ok_or_else(|| Failure::new(what, libc::EINVAL, "holds a NUL"));
         all.iter().map(string).collect()
     };
     let argv = strings(&order.argv, "argv")?;
@@ -207,7 +208,9 @@ fn carve_out(
     }
     // Names may be listed everywhere; contents may be read where nothing below is hidden.
     allow(rules, root, if exceptions.hides_in(root) { landlock::READ_DIR } else { landlock::READS })?;
-    let list = |errno: std::io::Error| Failure::new("landlock", errno.raw_os_error().unwrap_or(libc::EIO), root.to_string_lossy());
+    let list = |errno: std::io::Error| {
+        Failure::new("landlock", errno.raw_os_error().unwrap_or(libc::EIO), root.to_string_lossy())
+    };
     for entry in std::fs::read_dir(root).map_err(list)? {
         let entry = entry.map_err(list)?;
         *entries += 1;

@@ -15,19 +15,29 @@ use crate::sys;
 pub(super) fn tree(deadline: Instant) -> u32 {
     let own = std::process::id();
     loop {
-        while let Ok(Some(_)) = sys::reap(-1, false) {}
-        let alive = below(own);
-        if alive.is_empty() {
+        // No child means no tree: whatever lives in it has a living ancestor that is our child, or is ours itself.
+        if collect() {
             return 0;
         }
+        let alive = below(own);
         for (pid, parent) in &alive {
             kill(*pid, *parent);
         }
         if Instant::now() >= deadline {
-            while let Ok(Some(_)) = sys::reap(-1, false) {}
-            return below(own).len() as u32;
+            return if collect() { 0 } else { below(own).len() as u32 };
         }
         std::thread::yield_now();
+    }
+}
+
+/// Collects the dead among our children; whether there is no child left at all.
+fn collect() -> bool {
+    loop {
+        match sys::reap(-1, false) {
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
+        }
     }
 }
 

@@ -12,8 +12,9 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree, unmount,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
+    unmount,
 };
 
 use crate::record::Failure;
@@ -200,7 +201,8 @@ fn put(root: BorrowedFd<'_>, path: &Path, is_dir: bool, tree: BorrowedFd<'_>) ->
                 rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755)).at("mount-root", path)?;
             } else {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o444)).at("mount-root", path)?;
+                rustix::fs::openat(&folder, name, flags, Mode::from_raw_mode(0o444))
+                    .at("mount-root", path)?;
             }
             sys::open_in_root(root, path, false).at("mount-root", path)?
         }
@@ -211,7 +213,8 @@ fn put(root: BorrowedFd<'_>, path: &Path, is_dir: bool, tree: BorrowedFd<'_>) ->
 
 /// The folder of a path in the new root, made where it is missing, and the path's last name.
 fn parent<'path>(root: BorrowedFd<'_>, path: &'path Path) -> Result<(OwnedFd, &'path OsStr), Failure> {
-    let name = path.file_name().ok_or_else(|| Failure::new("mount-root", libc::EINVAL, path.to_string_lossy()))?;
+    let name =
+        path.file_name().ok_or_else(|| Failure::new("mount-root", libc::EINVAL, path.to_string_lossy()))?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     let opened = match sys::open_in_root(root, folder, true) {
         Err(Errno::NOENT) => {
@@ -287,7 +290,12 @@ fn protect(root: BorrowedFd<'_>, view: &View) -> Result<Vec<String>, Failure> {
 }
 
 /// Whether everything on the way to the path could be pinned, links included.
-fn pin(root: BorrowedFd<'_>, workspace: &Path, path: &Path, pinned: &mut Vec<PathBuf>) -> Result<bool, Failure> {
+fn pin(
+    root: BorrowedFd<'_>,
+    workspace: &Path,
+    path: &Path,
+    pinned: &mut Vec<PathBuf>,
+) -> Result<bool, Failure> {
     let mut whole = true;
     let mut links = 0;
     let mut at = workspace.to_owned();

@@ -84,7 +84,8 @@ fn in_child(namespaces: libc::c_int, check: Check<'_>) -> Seen {
     match sys::fork(namespaces).map_err(|errno| format!("clone: {errno}"))? {
         Side::Child => {
             drop(ours);
-            let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or(Err("panic".to_owned()));
+            let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check))
+                .unwrap_or(Err("panic".to_owned()));
             let (holds, detail) = (seen.is_ok(), seen.unwrap_or_else(|wrong| wrong));
             wire::report(&theirs, &Report::Fact(Fact { name: String::new(), holds, detail }));
             sys::exit(0)
@@ -199,7 +200,9 @@ fn no_new_privileges() -> Seen {
     let status = read_proc("/proc/self/status").ok_or("no /proc/self/status")?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     match (field("NoNewPrivs:"), field("CapEff:"), field("CapPrm:")) {
-        (Some("1"), Some("0000000000000000"), Some("0000000000000000")) => Ok("set; no capability is left".to_owned()),
+        (Some("1"), Some("0000000000000000"), Some("0000000000000000")) => {
+            Ok("set; no capability is left".to_owned())
+        }
         other => Err(format!("{other:?}")),
     }
 }
@@ -237,7 +240,9 @@ fn user_namespace(ids: (u32, u32)) -> Seen {
 
 fn own_proc() -> Seen {
     let entries = works("/proc", fs::read_dir("/proc"))?;
-    let numbers = entries.filter_map(Result::ok).filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
+    let numbers = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok());
     match numbers.count() {
         1 => Ok("shows this process only".to_owned()),
         count => Err(format!("shows {count} processes")),
@@ -309,7 +314,8 @@ impl Scratch {
         let mut plan = self.plan(true)?;
         plan.full.clear();
         let protected = vec![Bytes::from(self.at("in/.git"))];
-        plan.carve = Some(Carve { root: self.at("in").into(), writable: true, protected, hidden: Vec::new() });
+        plan.carve =
+            Some(Carve { root: self.at("in").into(), writable: true, protected, hidden: Vec::new() });
         self.restrict(plan)?;
         works("a write beside", fs::write(self.at("in/a/new"), "x"))?;
         works("a read of it", fs::read(self.at("in/.git/config")))?;
@@ -325,7 +331,12 @@ impl Scratch {
         works("the workspace", fs::read(self.at("in/file")))?;
         works("/etc/passwd", fs::read("/etc/passwd"))?;
         works("/tmp", fs::write("/tmp/new", "x"))?;
-        for path in [self.at("out"), PathBuf::from("/run/user"), PathBuf::from("/sys/kernel"), PathBuf::from("/dev/mem")] {
+        for path in [
+            self.at("out"),
+            PathBuf::from("/run/user"),
+            PathBuf::from("/sys/kernel"),
+            PathBuf::from("/dev/mem"),
+        ] {
             refused("an unlisted path", fs::symlink_metadata(path), &[Errno::NOENT])?;
         }
         Ok("only listed paths exist".to_owned())
@@ -364,8 +375,14 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let name = format!("provost-probe-{}", std::process::id());
-        let unix = SocketAddr::from_abstract_name(&name).and_then(|address| UnixListener::bind_addr(&address));
-        Self { tcp: TcpListener::bind("127.0.0.1:0").ok(), name, _unix: unix.ok(), segment: sys::shared_segment() }
+        let unix =
+            SocketAddr::from_abstract_name(&name).and_then(|address| UnixListener::bind_addr(&address));
+        Self {
+            tcp: TcpListener::bind("127.0.0.1:0").ok(),
+            name,
+            _unix: unix.ok(),
+            segment: sys::shared_segment(),
+        }
     }
 
     fn unreachable(&self) -> Seen {
@@ -385,7 +402,11 @@ impl Host {
 
     fn no_segment(&self) -> Seen {
         let segment = self.segment.map_err(|errno| format!("no segment on the host to try: {errno}"))?;
-        refused("the host's segment", sys::attach_segment(segment).map_err(Into::into), &[Errno::INVAL, Errno::IDRM])?;
+        refused(
+            "the host's segment",
+            sys::attach_segment(segment).map_err(Into::into),
+            &[Errno::INVAL, Errno::IDRM],
+        )?;
         Ok("the host's segments are not there".to_owned())
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use provost_core::containment::Rung;
+use provost_core::containment::{Guarantee, Rung, Strength};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -34,7 +34,9 @@ const LAST_READS: usize = 4 * PIPE_SIZE / CHUNK;
 /// Supervises one command from start to record; returns the helper's exit status.
 pub(super) fn supervise(control: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
     let mut descriptors = descriptors.into_iter();
-    let (Some(plan), Some(order), Some(folder)) = (descriptors.next(), descriptors.next(), descriptors.next()) else {
+    let (Some(plan), Some(order), Some(folder)) =
+        (descriptors.next(), descriptors.next(), descriptors.next())
+    else {
         wire::report(&control, &Report::Failed(Failure::new("plan", libc::EBADMSG, "")));
         return 1;
     };
@@ -58,10 +60,13 @@ pub(super) fn supervise(control: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
             let written = serde_json::to_vec(&record)
                 .map_err(|_| Errno::INVAL)
                 .and_then(|text| write_whole(folder.as_fd(), record::EXIT, &text));
-            wire::report(&control, &match written {
-                Ok(()) => Report::Finished,
-                Err(errno) => Report::RecordLost { errno: errno.raw_os_error() },
-            });
+            wire::report(
+                &control,
+                &match written {
+                    Ok(()) => Report::Finished,
+                    Err(errno) => Report::RecordLost { errno: errno.raw_os_error() },
+                },
+            );
             0
         }
         Err(failure) => {
@@ -100,10 +105,14 @@ fn run(
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
     let unprotected = await_ready(control, &mut child, plan.rung)?;
+    let mut receipt = plan.receipt.clone();
+    if !unprotected.is_empty() {
+        receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
+    }
     // From here on the command may have run.
     mark_started(folder)
         .step("started-marker")
-        .and_then(|()| let_go(&child))
+        .and_then(|()| let_go(control, &child))
         .inspect_err(|_| child.abandon(plan.rung))?;
     let began = Instant::now();
     wire::report(control, &Report::Started);
@@ -120,6 +129,9 @@ fn run(
     let limit = Duration::from_millis(order.wall_ms);
     let cut = watch.until_end(began + limit);
     let survivors = watch.finish(plan.rung, cut.is_some());
+    if let Some(failure) = exec_failure(&child) {
+        return Err(failure);
+    }
     let status = watch.status;
     let output = std::mem::replace(&mut watch.capture, Capture::new(0, 0)).finish();
     let ended = match (cut, status) {
@@ -135,7 +147,7 @@ fn run(
         ended,
         duration_ms: began.elapsed().as_millis() as u64,
         output,
-        receipt: plan.receipt,
+        receipt,
         survivors,
         unprotected,
     })
@@ -148,7 +160,8 @@ fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, Failure> {
 
 fn take_lock(folder: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = rustix::fs::openat(folder, record::LOCK, flags, Mode::from_raw_mode(0o600)).step("record-lock")?;
+    let lock =
+        rustix::fs::openat(folder, record::LOCK, flags, Mode::from_raw_mode(0o600)).step("record-lock")?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).step("record-lock")?;
     for name in record::LEFT_BEHIND {
         if rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok() {
@@ -284,11 +297,21 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<S
 }
 
 /// Lets the command's process execute and waits until it has: its end of the socket closes on a good `execve`.
-fn let_go(child: &Child) -> Result<(), Failure> {
+///
+/// An `execve` that hangs (a dead network file system) is left to the clock; its failure is asked for again at the end.
+fn let_go(control: &OwnedFd, child: &Child) -> Result<(), Failure> {
     wire::send(&child.setup, &[contain::GO], &[]).step("let-go")?;
-    match wire::next(&child.setup) {
-        Some(Report::Failed(failure)) => Err(failure),
-        _ => Ok(()),
+    let mut ready = [PollFd::new(&child.setup, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
+    wait(&mut ready, Instant::now() + SETUP_LIMIT);
+    if ready[0].revents().is_empty() { Ok(()) } else { exec_failure(child).map_or(Ok(()), Err) }
+}
+
+/// What the command's process said after it was let go, if it said anything: that `execve` failed.
+fn exec_failure(child: &Child) -> Option<Failure> {
+    let (packet, _) = wire::receive(&child.setup, RecvFlags::DONTWAIT).ok()?;
+    match serde_json::from_slice(&packet) {
+        Ok(Report::Failed(failure)) => Some(failure),
+        _ => None,
     }
 }
 
@@ -312,7 +335,8 @@ fn read_driver(control: &OwnedFd) -> Option<Cut> {
 /// Polls until something happens or the deadline passes.
 fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
-    let timeout = Timespec { tv_sec: left.as_secs().min(i32::MAX as u64) as i64, tv_nsec: left.subsec_nanos().into() };
+    let timeout =
+        Timespec { tv_sec: left.as_secs().min(i32::MAX as u64) as i64, tv_nsec: left.subsec_nanos().into() };
     // An interrupted or failed poll reports nothing; the caller looks at the clock and comes back.
     if poll(descriptors, Some(&timeout)).is_err() {
         for descriptor in descriptors {
@@ -413,8 +437,11 @@ impl Watch<'_> {
                 self.await_death(deadline)
             }
             Rung::R2 | Rung::R1 => {
-                // At most one call for the many that are still in the command's group.
-                let _ = sys::kill(-self.child.pid, libc::SIGKILL);
+                // One call for the many that are still in the command's group; only while the command is not
+                // collected, because then its number cannot belong to a stranger.
+                if cut {
+                    let _ = sys::kill(-self.child.pid, libc::SIGKILL);
+                }
                 kill::tree(deadline)
             }
             Rung::R0 if cut => {

@@ -1,7 +1,7 @@
 //! What every rung does: exact arguments, exact environment, one combined output, typed failures.
 
 use provost_core::containment::Rung;
-use provost_sandbox::{Ended, RunError};
+use provost_sandbox::{Ended, RunError, RungChoice, Sandbox};
 
 use crate::support::Host;
 
@@ -32,7 +32,16 @@ fn arguments_arrive_byte_for_byte() {
     use std::os::unix::ffi::OsStringExt;
     let host = Host::new();
     for rung in ALL {
-        let mut command = host.command(&["printf", "[%s]", "a b", "it's \"quoted\"", "line\nbreak", "back\\slash", "$HOME", ""]);
+        let mut command = host.command(&[
+            "printf",
+            "[%s]",
+            "a b",
+            "it's \"quoted\"",
+            "line\nbreak",
+            "back\\slash",
+            "$HOME",
+            "",
+        ]);
         command.argv.push(std::ffi::OsString::from_vec(vec![0xff, 0xfe]));
         let record = host.try_run(rung, host.profile(), &command).unwrap();
         assert_eq!(
@@ -50,7 +59,8 @@ fn the_environment_is_exactly_what_was_given() {
         let mut command = host.command(&["env"]);
         command.env = [("PATH".into(), "/usr/bin".into()), ("A".into(), "x\ny".into())].into();
         let ran = host.run_with(rung, host.profile(), &command);
-        let mut names: Vec<_> = ran.text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+        let mut names: Vec<_> =
+            ran.text.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
         names.sort_unstable();
         let expected: &[_] = if rung == Rung::R2 { &["A", "PATH", "TMPDIR"] } else { &["A", "PATH"] };
         assert_eq!(names, expected, "{rung}");
@@ -87,4 +97,47 @@ fn the_probe_finds_everything_on_this_host() {
     let missing: Vec<_> = probe.facts.iter().filter(|fact| !fact.holds).collect();
     assert!(missing.is_empty(), "{missing:#?}");
     assert_eq!(probe.strongest, Rung::R3);
+}
+
+/// Set in the copy that is itself contained.
+const NESTED: &str = "PROVOST_IT_NESTED";
+
+#[test]
+fn nested_process() {
+    if std::env::var_os(NESTED).is_none() {
+        return;
+    }
+    let probe = provost_sandbox::Probe::run();
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["ws", "record"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    let profile = || provost_sandbox::Profile::for_workspace(dir.path().join("ws")).unwrap();
+    let refused = Sandbox::new(&probe, profile(), RungChoice::Strongest { at_least: Rung::R3 }).unwrap_err();
+    let contained = Sandbox::new(&probe, profile(), RungChoice::Strongest { at_least: Rung::R2 }).unwrap();
+    let command = provost_sandbox::Command {
+        argv: vec!["echo".into(), "deep".into()],
+        cwd: dir.path().join("ws"),
+        env: [("PATH".into(), "/usr/bin".into())].into(),
+        wall: std::time::Duration::from_secs(10),
+        keep_head: 100,
+        keep_tail: 100,
+        record_dir: dir.path().join("record"),
+    };
+    let record = contained.run(&command, &provost_sandbox::Cancel::new().unwrap()).unwrap();
+    assert_eq!(record.output.head, b"deep\n");
+    println!("nested: {} | {refused}", contained.rung());
+}
+
+#[test]
+fn where_namespaces_are_refused_the_next_rung_is_taken_and_the_reason_named() {
+    let host = Host::new();
+    std::fs::copy(std::env::current_exe().unwrap(), host.ws().join("it")).unwrap();
+    let mut command = host.command(&["./it", "--exact", "basics::nested_process", "--nocapture"]);
+    command.env.insert(NESTED.into(), "1".into());
+    let ran = host.run_with(Rung::R3, host.profile(), &command);
+    let text = &ran.assert_ok().text;
+    let line = text.lines().find(|line| line.contains("nested: ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains("R2 (Landlock and seccomp) | R3"), "{line}");
+    assert!(line.contains("user-namespace: clone: Operation not permitted"), "{line}");
 }

@@ -12,7 +12,11 @@ fn the_workspace_can_be_changed_and_keeps_its_owner() {
     use std::os::unix::fs::MetadataExt;
     let host = Host::new();
     for rung in CONTAINED {
-        host.sh(rung, "mkdir -p d && echo x > d/f && mv d/f d/g && ln -s g d/l && rm d/l && touch top && rm top").assert_ok();
+        host.sh(
+            rung,
+            "mkdir -p d && echo x > d/f && mv d/f d/g && ln -s g d/l && rm d/l && touch top && rm top",
+        )
+        .assert_ok();
         let file = host.ws().join("d/g");
         assert_eq!(read(&file), "x\n");
         assert_eq!(file.metadata().unwrap().uid(), rustix::process::getuid().as_raw());
@@ -139,7 +143,9 @@ fn tmp_is_private() {
     let host = Host::new();
     let name = host.dir.path().file_name().unwrap().to_str().unwrap();
     for rung in CONTAINED {
-        let script = format!("echo x > \"${{TMPDIR:-/tmp}}/{name}-own\" && echo y > \"$HOME/file\" && cat \"$HOME/file\"");
+        let script = format!(
+            "echo x > \"${{TMPDIR:-/tmp}}/{name}-own\" && echo y > \"$HOME/file\" && cat \"$HOME/file\""
+        );
         host.sh(rung, &script).assert_ok();
         assert!(!std::path::Path::new(&format!("/tmp/{name}-own")).exists());
         // Another command's leftovers are not there.
@@ -162,7 +168,8 @@ fn masks_refuse_writes_instead_of_swallowing_them() {
 #[test]
 fn nothing_appears_on_the_host() {
     let list = |host: &Host| -> Vec<_> {
-        let mut paths: Vec<_> = std::fs::read_dir(host.ws()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut paths: Vec<_> =
+            std::fs::read_dir(host.ws()).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.sort();
         paths
     };
@@ -196,7 +203,9 @@ fn the_record_folder_is_out_of_reach() {
     host.run_with(Rung::R0, host.profile(), &command).assert_ok();
     // A used folder is refused, not overwritten.
     match host.try_run(Rung::R3, host.profile(), &command) {
-        Err(RunError::NotStarted(failure)) => assert_eq!((failure.step.as_str(), failure.errno), ("record-folder", libc::EEXIST)),
+        Err(RunError::NotStarted(failure)) => {
+            assert_eq!((failure.step.as_str(), failure.errno), ("record-folder", libc::EEXIST))
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -76,7 +76,8 @@ fn no_capability_and_no_way_to_one() {
     let script = "grep -E '^(Cap(Eff|Prm|Bnd|Inh|Amb)|NoNewPrivs|Seccomp):' /proc/self/status";
     for rung in CONTAINED {
         let text = host.sh(rung, script).assert_ok().text.clone();
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        let field =
+            |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
         assert_eq!(field("CapEff:"), "0000000000000000", "{rung}");
         assert_eq!(field("CapPrm:"), "0000000000000000", "{rung}");
         assert_eq!(field("NoNewPrivs:"), "1");
@@ -92,7 +93,8 @@ fn the_kernels_own_switches_are_out_of_reach() {
     let host = Host::new();
     // As uid 0 without capabilities, owning these files would be enough to write them.
     for rung in CONTAINED {
-        for path in ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sysrq-trigger"] {
+        for path in ["/proc/sys/kernel/core_pattern", "/proc/sys/vm/overcommit_memory", "/proc/sysrq-trigger"]
+        {
             host.sh(rung, &format!("exec 3>> {path}")).assert_refused();
         }
     }

@@ -62,7 +62,9 @@ fn the_tree_dies_with_its_driver_and_the_record_says_so() {
         let record = host.dir.path().join("record");
         assert_eq!(recover(&record, Duration::ZERO).unwrap(), Recovered::Running);
         shoot(driver);
-        let Recovered::Finished(found) = recover(&record, Duration::from_secs(5)).unwrap() else { panic!("{rung}") };
+        let Recovered::Finished(found) = recover(&record, Duration::from_secs(5)).unwrap() else {
+            panic!("{rung}")
+        };
         assert_eq!(found.ended, Ended::DriverLost, "{rung}");
         assert_eq!((found.survivors, found.output.head.as_slice()), (0, b"begun\n".as_slice()), "{rung}");
         let after = read(&beat).len();
@@ -122,7 +124,9 @@ fn an_untouched_folder_is_a_command_that_never_ran() {
     assert!(recover(Path::new("/no/such/folder"), Duration::ZERO).is_err());
     let command = host.command(&["no-such-program"]);
     assert!(host.try_run(Rung::R3, host.profile(), &command).is_err());
-    let Recovered::NotStarted(failure) = recover(&command.record_dir, Duration::ZERO).unwrap() else { panic!() };
+    let Recovered::NotStarted(failure) = recover(&command.record_dir, Duration::ZERO).unwrap() else {
+        panic!()
+    };
     assert_eq!((failure.step.as_str(), failure.errno), ("exec", libc::ENOENT));
 }
 
@@ -162,10 +166,14 @@ fn no_zombie_is_left() {
     // Other tests of this process have running supervisors; a zombie that stays is what must not be.
     let own = std::process::id().to_string();
     let zombies = || {
-        std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| {
-            let stat = read(&entry.path().join("stat"));
-            stat.rsplit_once(')').is_some_and(|(_, fields)| fields.starts_with(&format!(" Z {own} ")))
-        }).count()
+        std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(Result::ok)
+            .filter(|entry| {
+                let stat = read(&entry.path().join("stat"));
+                stat.rsplit_once(')').is_some_and(|(_, fields)| fields.starts_with(&format!(" Z {own} ")))
+            })
+            .count()
     };
     eventually("no zombie", || zombies() == 0);
 }
@@ -196,7 +204,9 @@ fn many_run_at_once() {
 fn a_plan_and_a_command_of_any_size() {
     let host = Host::new();
     let mut profile = host.profile();
-    profile.hidden = (0..5_000).map(|index| host.ws().join(format!("no-such-file-with-a-rather-long-name-{index}"))).collect();
+    profile.hidden = (0..5_000)
+        .map(|index| host.ws().join(format!("no-such-file-with-a-rather-long-name-{index}")))
+        .collect();
     let mut command = host.command(&["sh", "-c", "echo $#", "sh"]);
     command.argv.extend((0..10_000).map(|index| format!("argument-{index}").into()));
     let ran = host.run_with(Rung::R3, profile, &command);

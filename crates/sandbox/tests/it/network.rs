@@ -26,7 +26,9 @@ fn udp_to_the_hosts_loopback() {
     let host = Host::new();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
-    let script = format!("import socket\ns = socket.socket(type=socket.SOCK_DGRAM)\ns.sendto(b'out', ('127.0.0.1', {port}))");
+    let script = format!(
+        "import socket\ns = socket.socket(type=socket.SOCK_DGRAM)\ns.sendto(b'out', ('127.0.0.1', {port}))"
+    );
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     for rung in CONTAINED {
         host.py(rung, &script);

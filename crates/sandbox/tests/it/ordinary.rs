@@ -18,9 +18,25 @@ fn everything_holds_for_an_ordinary_user_too() {
     let copy = dir.path().join("it");
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     let output = std::process::Command::new("setpriv")
-        .args(["--reuid=1000", "--regid=1000", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--"])
+        .args([
+            "--reuid=1000",
+            "--regid=1000",
+            "--clear-groups",
+            "--bounding-set=-all",
+            "--no-new-privs",
+            "--",
+        ])
         .arg(&copy)
-        .args(["basics::", "files::", "protected::", "kernel::", "network::", "processes::", "lifecycle::", "programs"])
+        .args([
+            "basics::",
+            "files::",
+            "protected::",
+            "kernel::",
+            "network::",
+            "processes::",
+            "lifecycle::",
+            "programs",
+        ])
         .args(["--test-threads", "2"])
         .env_clear()
         .env(ORDINARY, "1")

@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use provost_core::containment::Rung;
-use provost_sandbox::{Cancel, Command, Ended, ExitRecord, HOME, Probe, Profile, RunError, RungChoice, Sandbox};
+use provost_sandbox::{
+    Cancel, Command, Ended, ExitRecord, HOME, Probe, Profile, RunError, RungChoice, Sandbox,
+};
 
 pub(crate) const CONTAINED: [Rung; 2] = [Rung::R3, Rung::R2];
 
@@ -78,7 +80,12 @@ impl Host {
         Ran::of(self.try_run(rung, profile, command).unwrap_or_else(|error| panic!("{rung}: {error}")))
     }
 
-    pub(crate) fn try_run(&self, rung: Rung, profile: Profile, command: &Command) -> Result<ExitRecord, RunError> {
+    pub(crate) fn try_run(
+        &self,
+        rung: Rung,
+        profile: Profile,
+        command: &Command,
+    ) -> Result<ExitRecord, RunError> {
         sandbox(rung, profile).run(command, &Cancel::new().unwrap())
     }
 }
@@ -102,10 +109,6 @@ impl Ran {
         Self { text: String::from_utf8_lossy(&bytes).into_owned(), record }
     }
 
-    pub(crate) fn ok(&self) -> bool {
-        self.record.ended == Ended::Exited(0)
-    }
-
     #[track_caller]
     pub(crate) fn assert_ok(&self) -> &Self {
         assert_eq!(self.record.ended, Ended::Exited(0), "{}", self.text);
@@ -115,7 +118,12 @@ impl Ran {
     /// The command ran and its attempt was refused.
     #[track_caller]
     pub(crate) fn assert_refused(&self) -> &Self {
-        assert!(matches!(self.record.ended, Ended::Exited(code) if code != 0), "{:?}: {}", self.record.ended, self.text);
+        assert!(
+            matches!(self.record.ended, Ended::Exited(code) if code != 0),
+            "{:?}: {}",
+            self.record.ended,
+            self.text
+        );
         self
     }
 }

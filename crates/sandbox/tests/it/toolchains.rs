@@ -14,23 +14,25 @@ fn home() -> PathBuf {
 
 #[test]
 fn cargo_test_runs_inside() {
-    for rung in [Rung::R3] {
-        let host = Host::new();
-        std::fs::write(host.ws().join("Cargo.toml"), "[package]\nname=\"small\"\nversion=\"0.1.0\"\nedition=\"2024\"\n").unwrap();
-        std::fs::create_dir(host.ws().join("src")).unwrap();
-        std::fs::write(host.ws().join("src/lib.rs"), "#[test] fn two() { assert_eq!(1 + 1, 2); }\n").unwrap();
-        let path = std::env::var_os("PATH").unwrap();
-        let mut profile = host.profile();
-        profile.readable.extend(toolchain_reads(&path, Some(&home())));
-        let mut command = host.command(&["cargo", "test", "--offline"]);
-        command.wall = Duration::from_secs(120);
-        command.env.insert("PATH".into(), path);
-        command.env.extend(toolchain_env(&home()));
-        let ran = host.run_with(rung, profile, &command);
-        ran.assert_ok();
-        assert!(ran.text.contains("test result: ok. 1 passed"), "{}", ran.text);
-        assert!(host.ws().join("target").is_dir());
-    }
+    let host = Host::new();
+    std::fs::write(
+        host.ws().join("Cargo.toml"),
+        "[package]\nname=\"small\"\nversion=\"0.1.0\"\nedition=\"2024\"\n",
+    )
+    .unwrap();
+    std::fs::create_dir(host.ws().join("src")).unwrap();
+    std::fs::write(host.ws().join("src/lib.rs"), "#[test] fn two() { assert_eq!(1 + 1, 2); }\n").unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let mut profile = host.profile();
+    profile.readable.extend(toolchain_reads(&path, Some(&home())));
+    let mut command = host.command(&["cargo", "test", "--offline"]);
+    command.wall = Duration::from_secs(120);
+    command.env.insert("PATH".into(), path);
+    command.env.extend(toolchain_env(&home()));
+    let ran = host.run_with(Rung::R3, profile, &command);
+    ran.assert_ok();
+    assert!(ran.text.contains("test result: ok. 1 passed"), "{}", ran.text);
+    assert!(host.ws().join("target").is_dir());
 }
 
 #[test]
@@ -52,19 +54,34 @@ fn a_shim_finds_its_python() {
 fn no_credential_is_a_toolchain() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().canonicalize().unwrap();
-    for folder in [".cargo/bin", ".cargo/registry", ".rustup", ".ssh", ".aws", ".local/bin", ".config/tool/bin", ".local/share/tool/v1/bin"] {
+    for folder in [
+        ".cargo/bin",
+        ".cargo/registry",
+        ".rustup",
+        ".ssh",
+        ".aws",
+        ".local/bin",
+        ".config/tool/bin",
+        ".local/share/tool/v1/bin",
+    ] {
         std::fs::create_dir_all(home.join(folder)).unwrap();
     }
     for file in [".cargo/credentials.toml", ".netrc", ".npmrc", ".local/share/tool/v1/bin/tool"] {
         std::fs::write(home.join(file), "x").unwrap();
     }
-    std::os::unix::fs::symlink(home.join(".local/share/tool/v1/bin/tool"), home.join(".local/bin/tool")).unwrap();
+    std::os::unix::fs::symlink(home.join(".local/share/tool/v1/bin/tool"), home.join(".local/bin/tool"))
+        .unwrap();
     let path = std::env::join_paths(
-        [".cargo/bin", ".local/bin", ".config/tool/bin", ".ssh", ""].map(|folder| home.join(folder)).into_iter().chain(["/".into(), ".".into(), "/usr/bin".into()]),
+        [".cargo/bin", ".local/bin", ".config/tool/bin", ".ssh", ""]
+            .map(|folder| home.join(folder))
+            .into_iter()
+            .chain(["/".into(), ".".into(), "/usr/bin".into()]),
     )
     .unwrap();
     let found = toolchain_reads(&path, Some(&home));
-    let expected: Vec<_> = [".cargo/bin", ".cargo/registry", ".local/bin", ".local/share/tool/v1", ".rustup"].map(|path| home.join(path)).to_vec();
+    let expected: Vec<_> = [".cargo/bin", ".cargo/registry", ".local/bin", ".local/share/tool/v1", ".rustup"]
+        .map(|path| home.join(path))
+        .to_vec();
     assert_eq!(found, expected);
 }
 
@@ -91,7 +108,11 @@ fn programs_that_filters_break() {
         console.log('node ok', require('os').cpus().length > 0);";
     for rung in [Rung::R3, Rung::R2] {
         assert_eq!(host.py(rung, asyncio).assert_ok().text, "asyncio ok\n", "{rung}");
-        assert_eq!(host.run(rung, &["/usr/bin/node", "-e", node]).assert_ok().text, "node ok true\n", "{rung}");
+        assert_eq!(
+            host.run(rung, &["/usr/bin/node", "-e", node]).assert_ok().text,
+            "node ok true\n",
+            "{rung}"
+        );
     }
     let server = "require('http').createServer((q, s) => s.end('hi')).listen(0, '127.0.0.1', function () {\n\
         fetch('http://localhost:' + this.address().port).then(r => r.text()).then(t => { console.log(t); process.exit(t === 'hi' ? 0 : 1); });\n\

@@ -144,7 +144,6 @@ impl<'a> Reader<'a> {
     }
 
     /// The two names after `---` and `+++`.
-    #[expect(clippy::type_complexity, reason = "an old and a new name, either of which may be /dev/null")]
     fn names(&mut self) -> Result<(Option<String>, Option<String>), BadPatch> {
         let old = self.name("--- ", "a/")?;
         self.at += 1;
@@ -165,7 +164,6 @@ impl<'a> Reader<'a> {
     }
 
     /// The names in `diff --git a/x b/x`, used where no `---` follows (a change of mode, an empty file).
-    #[expect(clippy::type_complexity, reason = "the same pair as in `names`")]
     fn title(&self, title: &str, line: usize) -> Result<(Option<String>, Option<String>), BadPatch> {
         let bad = || bad_line(line + 1, "the two names cannot be told apart", title);
         let (old, new) = if let Some(quoted) = title.strip_prefix('"') {

@@ -66,7 +66,7 @@ impl Workspace {
             return Ok(RelPath::parse(text)?);
         }
         match self.beneath(text.as_bytes()) {
-            Some(rest) if rest.is_empty() => Ok(RelPath::root()),
+            Some([]) => Ok(RelPath::root()),
             Some(rest) => Ok(RelPath::from_bytes(rest)?),
             None => Err(FileError::Outside { path: text.to_owned(), root: self.path.clone() }),
         }

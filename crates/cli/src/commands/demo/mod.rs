@@ -29,7 +29,7 @@ use super::setup::{ModelChoice, Place, host, interrupt, runtime};
 use super::verify::claim_lines;
 use crate::args::{Demo, Wire};
 use crate::failure::{AtPath, Failure};
-use crate::render::{JsonLines, duration};
+use crate::render::{JsonLines, duration, say};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -72,13 +72,13 @@ struct Say {
 impl Say {
     fn heading(&self, text: &str) {
         if !self.json {
-            println!("\n{text}");
+            say!("\n{text}");
         }
     }
 
     fn line(&self, text: &str) {
         if !self.json {
-            println!("  {text}");
+            say!("  {text}");
         }
     }
 

@@ -1,0 +1,11 @@
+//! The evidence, from outside: formats against other people's tools, bundles against whoever would change them.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod canonical;
+mod dsse;
+mod git;
+mod git_repo;
+mod keys;
+mod patch;
+mod tree;
