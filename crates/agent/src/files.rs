@@ -14,7 +14,7 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::RunCreated;
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Policy};
-use provost_evidence::git::Repository;
+use provost_evidence::git::{ObjectFormat, Repository};
 use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
 use provost_sandbox::{Profile, WorkspaceAccess, git_reads, toolchain_reads};
 use provost_tools::Workspace;
@@ -90,6 +90,14 @@ impl Files {
         Ok(())
     }
 
+    /// A file's id in the repository's own object format.
+    fn git_id(&self, oid: &provost_tools::BlobOid) -> String {
+        match self.repository.as_ref().map(Repository::format) {
+            Some(ObjectFormat::Sha256) => hex(&oid.sha256),
+            _ => hex(&oid.sha1),
+        }
+    }
+
     /// What git tracks in the workspace, whatever the ignore rules say.
     fn tracked(&self) -> Result<BTreeSet<RelPath>, RunError> {
         match &self.repository {
@@ -105,15 +113,15 @@ impl Files {
         let entries: Vec<Entry> = self.manifest.entries().cloned().collect();
         let missing: BTreeSet<String> = match &self.repository {
             Some(repository) => {
-                let oids: Vec<String> = entries.iter().map(|entry| hex(&entry.oid.sha1)).collect();
+                let oids: Vec<String> = entries.iter().map(|entry| self.git_id(&entry.oid)).collect();
                 repository.missing(&oids)?.into_iter().collect()
             }
-            None => entries.iter().map(|entry| hex(&entry.oid.sha1)).collect(),
+            None => entries.iter().map(|entry| self.git_id(&entry.oid)).collect(),
         };
         for entry in entries {
             let sha1 = hex(&entry.oid.sha1);
             let mut content = None;
-            if missing.contains(&sha1) && entry.size <= KEEP {
+            if missing.contains(&self.git_id(&entry.oid)) && entry.size <= KEEP {
                 let version = self.version(&entry.path)?;
                 content = version.map(|version| recorder.content(version.bytes));
             }
@@ -227,11 +235,14 @@ impl Files {
             return Ok(None);
         };
         if base.content.is_none() && base.size <= KEEP {
-            let held = match &self.repository {
-                Some(repository) => repository.blob(&base.sha1)?,
-                None => None,
-            };
-            base.content = held.map(|bytes| recorder.content(bytes));
+            if let Some(repository) = &self.repository {
+                let id = match repository.format() {
+                    ObjectFormat::Sha1 => base.sha1.clone(),
+                    ObjectFormat::Sha256 => base.sha256.to_string(),
+                };
+                let held = repository.blobs(&[id])?.pop();
+                base.content = held.map(|bytes| recorder.content(bytes));
+            }
         }
         Ok(Some(FileFact {
             mode: base.mode.clone(),

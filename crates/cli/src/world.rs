@@ -23,10 +23,6 @@ impl World {
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    pub(crate) fn env(&self) -> &BTreeMap<OsString, OsString> {
-        &self.env
-    }
-
     pub(crate) fn home(&self) -> Option<PathBuf> {
         self.var("HOME").map(PathBuf::from)
     }

@@ -1,6 +1,6 @@
 //! Names of runs, agents, acts and steps.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,11 @@ impl RunId {
     /// assert_eq!(id.as_str(), "r01a229f12800-0102030405");
     /// ```
     pub fn from_parts(at_ms: u64, random: [u8; 5]) -> Self {
-        let [a, b, c, d, e] = random;
-        Self(format!("r{at_ms:012x}-{a:02x}{b:02x}{c:02x}{d:02x}{e:02x}"))
+        let mut id = format!("r{at_ms:012x}-");
+        for byte in random {
+            let _ = write!(id, "{byte:02x}");
+        }
+        Self(id)
     }
 
     /// The name as text.

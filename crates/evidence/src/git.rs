@@ -6,7 +6,9 @@
 mod command;
 mod export;
 
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use command::{Batch, Git};
 pub use export::is_git_folder_name;
 
 /// Longest that one command of git may take.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+const TIME_LIMIT: Duration = Duration::from_mins(2);
 
 /// Why a repository could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -205,7 +207,7 @@ impl Repository {
     }
 
     fn parse(&self, expression: &[u8]) -> Result<Option<String>, GitError> {
-        let expression: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(expression);
+        let expression = OsStr::from_bytes(expression);
         let args = [
             "rev-parse".as_ref(),
             "--verify".as_ref(),
@@ -225,7 +227,7 @@ impl Repository {
         let dir = dir.canonicalize().map_err(io_at(dir))?;
         let root = self.root.canonicalize().map_err(io_at(&self.root))?;
         let inside = dir.strip_prefix(&root).map_err(|_| GitError::NotARepository(dir.clone()))?;
-        let raw = std::os::unix::ffi::OsStrExt::as_bytes(inside.as_os_str());
+        let raw = inside.as_os_str().as_bytes();
         if raw.is_empty() {
             return Ok(RelPath::root());
         }
@@ -248,13 +250,13 @@ impl Repository {
         let listing = self.git.output(&["ls-tree", "-r", "-z", "-l", "--full-tree", &tree], TIME_LIMIT)?;
         let mut found = CommitTree { tree, entries: Vec::new(), submodules: Vec::new() };
         for line in listing.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
-            self.entry(line, &mut found)?;
+            Self::entry(line, &mut found)?;
         }
         Ok(found)
     }
 
     /// One line of `ls-tree -l`: mode, type, id, size, a tab, the name.
-    fn entry(&self, line: &[u8], found: &mut CommitTree) -> Result<(), GitError> {
+    fn entry(line: &[u8], found: &mut CommitTree) -> Result<(), GitError> {
         let unclear = || failed("ls-tree", format!("unclear line {:?}", String::from_utf8_lossy(line)));
         let tab = line.iter().position(|byte| *byte == b'\t').ok_or_else(unclear)?;
         let (facts, name) = (&line[..tab], &line[tab + 1..]);
@@ -372,5 +374,5 @@ fn path_line(mut raw: Vec<u8>) -> PathBuf {
     if raw.last() == Some(&b'\n') {
         raw.pop();
     }
-    std::ffi::OsString::from(<std::ffi::OsString as std::os::unix::ffi::OsStringExt>::from_vec(raw)).into()
+    OsString::from_vec(raw).into()
 }

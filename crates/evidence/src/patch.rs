@@ -100,7 +100,9 @@ fn file(out: &mut Vec<u8>, path: &[u8], before: Option<&FileVersion>, after: Opt
 }
 
 fn line(out: &mut Vec<u8>, parts: &[&[u8]]) {
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
     out.push(b'\n');
 }
 

@@ -104,6 +104,9 @@ impl Probe {
 
     /// What a rung guarantees on this host, going by the facts. `protected` is meant for a profile that protects
     /// something.
+    ///
+    /// Landlock governs contents and names, not metadata: under R2 a command may still change modes, times and extended
+    /// attributes of files that the caller owns, wherever they lie, and see that they exist. It may read `/proc`.
     pub fn receipt(&self, rung: Rung) -> Receipt {
         use Guarantee as G;
         let has = |name: &str| self.facts.iter().any(|fact| fact.name == name && fact.holds);
@@ -123,15 +126,17 @@ impl Probe {
                 (G::PrivateTmp, Rung::R2) => has(fact::LANDLOCK_WRITE),
                 (G::Protected, Rung::R2) => has(fact::LANDLOCK_SIBLINGS),
                 (G::Net, Rung::R2) => has(fact::SECCOMP_NO_INET),
-                // Pathname sockets need ABI 9; other processes can be seen in `/proc`; `/dev/shm` is shared.
-                (G::UnixSockets | G::Processes | G::Ipc, Rung::R2) => false,
+                // Other processes can be seen in `/proc`; System V segments are shared.
+                (G::Processes | G::Ipc, Rung::R2) => false,
+                // Abstract sockets are out of reach (R2 from Landlock ABI 6 on), and under R3 every path that is not
+                // shown. But a socket that a process of the host has bound inside a shown folder, the workspace above
+                // all, can be connected to: only Landlock ABI 9 or a broker could refuse that, so it is not claimed.
+                (G::UnixSockets, Rung::R2 | Rung::R3) => false,
                 (G::Privileges, Rung::R2 | Rung::R3) => all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP]),
                 (G::FsWrite, Rung::R3) => all(&[fact::VIEW, fact::READ_ONLY]),
                 (G::FsRead | G::PrivateTmp, Rung::R3) => has(fact::VIEW),
                 (G::Protected, Rung::R3) => all(&[fact::PIN, fact::READ_ONLY]),
                 (G::Net, Rung::R3) => has(fact::NET),
-                // Only what lies in the workspace or in a declared writable folder can be connected to.
-                (G::UnixSockets, Rung::R3) => all(&[fact::NET, fact::VIEW]),
                 (G::KillTree, Rung::R3) => has(fact::PID_NAMESPACE),
                 (G::Processes, Rung::R3) => all(&[fact::PID_NAMESPACE, fact::PROC]),
                 (G::Ipc, Rung::R3) => all(&[fact::IPC, fact::VIEW]),

@@ -62,6 +62,9 @@ pub struct Profile {
     /// Files and folders outside of the workspace that may be read and executed. Absent ones are skipped.
     pub readable: Vec<PathBuf>,
     /// Folders outside of the workspace that may be changed, such as declared caches. Absent ones are skipped.
+    ///
+    /// R3 has a private `/dev/shm` and ignores a wish for the host's. Under R2 there is none: POSIX semaphores (Python's
+    /// `multiprocessing`) work only when `/dev/shm`, which is shared with the host, is declared here.
     pub writable: Vec<PathBuf>,
     /// Caps.
     pub limits: Limits,

@@ -302,9 +302,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
             read.extend(names(&["/proc", "/sys/devices/system/cpu"]));
             read.retain(|path| path.path() != Path::new("/etc"));
             read.extend(unmasked(Path::new("/etc")).into_iter().map(Bytes::from));
-            let mut full = bytes(&profile.writable);
-            // Shared with the host, and needed by POSIX semaphores; the receipt says `ipc: absent`.
-            full.extend(names(&["/dev/shm"]));
+            let full = bytes(&profile.writable);
             let inside = |paths: &[PathBuf]| -> Vec<Bytes> {
                 let here = |path: &PathBuf| {
                     path.strip_prefix(&profile.workspace).ok().map(|rest| workspace.join(rest))

@@ -51,7 +51,7 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     let mut links = BTreeMap::new();
     let mut binds: BTreeMap<PathBuf, Access> = BTreeMap::new();
     let mut ask = |path: &Path, access: Access, links: &mut BTreeMap<PathBuf, PathBuf>| {
-        if let Some(real) = realise(path, links) {
+        if let Some(real) = realise(path, links).filter(|real| !is_own(real)) {
             let present = binds.entry(real).or_insert(access);
             *present = (*present).max(access);
         }
@@ -74,10 +74,6 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         nearest.is_none_or(|above| above < access)
     });
     let mut steps: Vec<(usize, ViewStep)> = needed
-        // A path that is in nobody's interest to show whole, whoever asks.
-        .filter(|(path, _)| {
-            !["/", "/proc", "/dev", "/sys", "/tmp"].iter().any(|whole| path.as_path() == Path::new(whole))
-        })
         .map(|(path, access)| {
             let writable = match access {
                 Access::Read => false,
@@ -111,6 +107,12 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         hidden: inside(&profile.hidden),
         tmp_bytes: profile.limits.tmp_bytes,
     }
+}
+
+/// What the view makes for itself, whoever asks for the host's.
+fn is_own(path: &Path) -> bool {
+    let whole = ["/", "/tmp"].iter().any(|own| path == Path::new(own));
+    whole || ["/proc", "/dev", "/sys"].iter().any(|own| path.starts_with(own))
 }
 
 fn depth(path: &Path) -> usize {

@@ -12,7 +12,7 @@ pub(crate) fn key(world: &World, args: &Key) -> Result<u8, Failure> {
     if args.path {
         say!("{}", path.display());
     } else {
-        print!("{}", key.verifying_key().to_pem().map_err(Failure::internal)?);
+        say!("{}", key.verifying_key().to_pem().map_err(Failure::internal)?.trim_end());
     }
     Ok(0)
 }

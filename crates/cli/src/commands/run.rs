@@ -71,7 +71,7 @@ fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
         return Ok(Order { contract, workspace, source, repository: None });
     }
     let repository = Repository::discover(&workspace).map_err(|error| match error {
-        GitError::NotARepository { .. } => {
+        GitError::NotARepository(_) => {
             Failure::usage(format!("`{}` is not in a git repository", workspace.display()))
                 .hint("run `git init` there, or give --no-repo: evidence can then not be held against a commit")
         }

@@ -1,6 +1,6 @@
 //! `provost verify`.
 
-use provost::evidence::git::{Repository, RepositoryBase};
+use provost::evidence::git::Repository;
 use provost::evidence::keys::VerifyingKey;
 use provost::evidence::verify::{Base, Finding, Report, Require, verify as check};
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     } else {
         let repository = Repository::discover(&args.repo)
             .map_err(|error| Failure::usage(error).hint("give --repo DIR, your own repository that has the commit, or --no-repo"))?;
-        Some(RepositoryBase::new(repository))
+        Some(repository)
     };
     let require = if args.no_repo { Require::Bundle } else { Require::Repository };
     let report = check(&args.bundle, &keys, base.as_ref().map(|base| base as &dyn Base), require);

@@ -13,8 +13,10 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Deserialize;
+use toml::Spanned;
 
 use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule};
 use crate::act::Access;
@@ -34,7 +36,7 @@ pub enum PolicyFileError {
     /// A rule that does not parse.
     #[error("{source_name}: {rule}")]
     Rule {
-        /// The file.
+        /// The file, and the line of the rule.
         source_name: String,
         /// What is wrong with the rule.
         rule: BadRule,
@@ -42,7 +44,7 @@ pub enum PolicyFileError {
     /// An unknown preset.
     #[error("{source_name}: {message}")]
     Preset {
-        /// The file.
+        /// The file, and the line of the name.
         source_name: String,
         /// What is wrong.
         message: String,
@@ -52,15 +54,15 @@ pub enum PolicyFileError {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    preset: Option<String>,
+    preset: Option<Spanned<String>>,
     at_least: Option<Rung>,
     containment: Option<Containment>,
     #[serde(default)]
-    allow: Vec<String>,
+    allow: Vec<Spanned<String>>,
     #[serde(default)]
-    ask: Vec<String>,
+    ask: Vec<Spanned<String>>,
     #[serde(default)]
-    deny: Vec<String>,
+    deny: Vec<Spanned<String>>,
     #[serde(default)]
     default: BTreeMap<Access, Default>,
 }
@@ -71,10 +73,16 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
         source_name: source_name.clone(),
         message: error.to_string().trim_end().to_owned(),
     })?;
+    // What TOML takes and policy does not is named by file and line.
+    let at = |span: Range<usize>| {
+        let line = 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count();
+        format!("{source}:{line}")
+    };
     let preset = match &file.preset {
         Some(name) => name
+            .get_ref()
             .parse()
-            .map_err(|message| PolicyFileError::Preset { source_name: source_name.clone(), message })?,
+            .map_err(|message| PolicyFileError::Preset { source_name: at(name.span()), message })?,
         None => Preset::Strict,
     };
     let mut layer = Layer::named("policy file");
@@ -85,8 +93,9 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
     {
         for rule in rules {
             let pattern = rule
+                .get_ref()
                 .parse()
-                .map_err(|rule| PolicyFileError::Rule { source_name: source_name.clone(), rule })?;
+                .map_err(|bad| PolicyFileError::Rule { source_name: at(rule.span()), rule: bad })?;
             layer.rules.push(Rule { effect, pattern });
         }
     }

@@ -8,8 +8,12 @@ use crate::cases;
 
 fn prices() -> impl Strategy<Value = Price> {
     let price = || prop_oneof![Just(0), 0_u64..20_000_000, Just(u64::MAX)];
-    (price(), price(), price(), price())
-        .prop_map(|(input, output, cache_read, cache_write)| Price { input, output, cache_read, cache_write })
+    (price(), price(), price(), price()).prop_map(|(input, output, cache_read, cache_write)| Price {
+        input,
+        output,
+        cache_read,
+        cache_write,
+    })
 }
 
 fn limits() -> impl Strategy<Value = Option<u64>> {
@@ -78,7 +82,13 @@ proptest! {
 
 #[test]
 fn numbers_out_of_all_reason_are_no_panic() {
-    let most = Usage { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX, reasoning: 0 };
+    let most = Usage {
+        input: u64::MAX,
+        output: u64::MAX,
+        cache_read: u64::MAX,
+        cache_write: u64::MAX,
+        reasoning: 0,
+    };
     let price = Price { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
     assert_eq!(price.of(&most), u64::MAX);
     assert_eq!(most.total(), u64::MAX);

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use provost_core::act::ActEnd;
 use provost_core::dialogue::{Dialogue, Item, ItemResult};
-use provost_core::event::{Body, Event, MOST_CALLS};
+use provost_core::event::{Body, Event};
 
 use crate::cases;
 use crate::world::{digest, good_run, journals};
@@ -69,8 +69,10 @@ fn results_come_in_call_order_whatever_finishes_first() {
         body.result = digest(700 + n);
     }
     ends.reverse();
-    let decided = events.iter().rposition(|event| matches!(&event.body, Body::ActDecided(body) if body.act.0 == 2));
-    events.splice(decided.unwrap() + 1..decided.unwrap() + 1, ends);
+    let decided =
+        events.iter().rposition(|event| matches!(&event.body, Body::ActDecided(body) if body.act.0 == 2));
+    let tail = events.split_off(decided.unwrap() + 1);
+    events.extend(ends.into_iter().chain(tail));
 
     let mut dialogue = Dialogue::default();
     let items: Vec<Item> = events.iter().filter_map(|event| dialogue.apply(event)).collect();
@@ -97,10 +99,10 @@ fn the_gates_result_is_not_a_result_of_a_call() {
 
 #[test]
 fn a_number_of_calls_out_of_all_reason_takes_no_memory() {
-    let mut event = good_run().into_iter().find(|event| matches!(event.body, Body::ModelAnswered(_))).unwrap();
+    let mut event =
+        good_run().into_iter().find(|event| matches!(event.body, Body::ModelAnswered(_))).unwrap();
     let Body::ModelAnswered(body) = &mut event.body else { unreachable!() };
     body.calls = u32::MAX;
     let mut dialogue = Dialogue::default();
     assert_eq!(dialogue.apply(&event), Some(Item::Assistant(digest(9))));
-    assert!(MOST_CALLS < u32::MAX / 1024);
 }

@@ -72,7 +72,10 @@ fn i9_a_kind_or_version_of_the_future_is_named() {
         let mut newer = serde_json::to_value(&event).unwrap();
         newer["v"] = json!(2);
         let error = read(&newer).unwrap_err();
-        assert!(matches!(&error, BadEvent::Unknown { kind, v: 2, .. } if kind == event.body.kind()), "{error}");
+        assert!(
+            matches!(&error, BadEvent::Unknown { kind, v: 2, .. } if kind == event.body.kind()),
+            "{error}"
+        );
         let mut other = serde_json::to_value(&event).unwrap();
         other["kind"] = json!("run.dreamt");
         let error = read(&other).unwrap_err();
@@ -123,7 +126,10 @@ fn i7_an_event_has_one_spelling() {
         let event = events.iter().find(|event| event.body.kind() == kind).unwrap();
         let mut value = serde_json::to_value(event).unwrap();
         value["body"][place] = spelled;
-        assert!(matches!(read(&value), Err(BadEvent::Body { .. })), "`{kind}` takes another spelling of `{place}`");
+        assert!(
+            matches!(read(&value), Err(BadEvent::Body { .. })),
+            "`{kind}` takes another spelling of `{place}`"
+        );
     };
     with("act.finished", "seen", json!([]));
     with("driver.detached", "act", Value::Null);

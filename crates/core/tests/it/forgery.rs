@@ -108,25 +108,19 @@ fn is_missed(events: &[Event], at: usize) -> bool {
 
 /// Whether the second of two neighbours cannot come first.
 fn is_bound(first: &Body, second: &Body) -> bool {
-    if act_of(first).is_some() && act_of(first) == act_of(second) {
-        return true;
-    }
-    match (first, second) {
-        (Body::RunCreated(_), _) | (_, Body::RunFinished(_)) => true,
-        (
-            Body::ModelAnswered(_),
-            Body::CallInvalid(_) | Body::ActDecided(_) | Body::Submitted(_) | Body::Note(_),
-        )
-        | (
-            Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_),
-            Body::ModelAnswered(_) | Body::ModelFailed(_),
-        )
-        | (Body::DriverDetached(_), Body::DriverAttached(_)) => true,
+    let same_act = act_of(first).is_some() && act_of(first) == act_of(second);
+    let ends = matches!(first, Body::RunCreated(_)) || matches!(second, Body::RunFinished(_));
+    let asked_for = matches!(first, Body::ModelAnswered(_))
+        && matches!(second, Body::CallInvalid(_) | Body::ActDecided(_) | Body::Submitted(_) | Body::Note(_));
+    let awaited = matches!(first, Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_))
+        && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
+    let other = match (first, second) {
+        (Body::DriverDetached(_), Body::DriverAttached(_)) | (Body::GateJudged(_), Body::Note(_)) => true,
         (Body::Submitted(_), Body::ActDecided(body)) => body.call.is_none(),
         (Body::ActDecided(one), Body::ActDecided(other)) => one.act != other.act,
-        (Body::GateJudged(_), Body::Note(_)) => true,
         _ => false,
-    }
+    };
+    same_act || ends || asked_for || awaited || other
 }
 
 proptest! {

@@ -88,7 +88,8 @@ fn spellings() {
     assert_eq!(spelled(br"a\b").unwrap(), r"a\\b");
     assert_eq!(spelled("é".as_bytes()).unwrap(), "é");
     assert_eq!(spelled(b"..a/b..").unwrap(), "..a/b..");
-    for text in [r"a\", r"\x", r"\xg0", r"\xE9", r"\x41", r"\n", "a//b", "./a", "a/", r"\x2e\x2e", r"a\x2fb"] {
+    for text in [r"a\", r"\x", r"\xg0", r"\xE9", r"\x41", r"\n", "a//b", "./a", "a/", r"\x2e\x2e", r"a\x2fb"]
+    {
         assert!(RelPath::try_from(text.to_owned()).is_err(), "`{text}` is a second spelling");
     }
 }

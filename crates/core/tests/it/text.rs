@@ -62,9 +62,18 @@ fn unquote(shown: &str) -> Vec<String> {
                             'x' => 2,
                             'u' => 4,
                             'U' => 8,
-                            'n' => { word.push('\n'); continue }
-                            't' => { word.push('\t'); continue }
-                            other => { word.push(other); continue }
+                            'n' => {
+                                word.push('\n');
+                                continue;
+                            }
+                            't' => {
+                                word.push('\t');
+                                continue;
+                            }
+                            other => {
+                                word.push(other);
+                                continue;
+                            }
                         };
                         let code = u32::from_str_radix(&rest[..digits], 16).unwrap();
                         rest = &rest[digits..];
@@ -139,7 +148,10 @@ fn p12_every_character_that_hides_is_known() {
 fn p12_padding_and_escapes_are_written_out() {
     let show = |word: &str| show_argv(&["sh".to_owned(), "-c".to_owned(), word.to_owned()]);
     let padded = show(&format!("ls{}; rm -rf x", " ".repeat(500)));
-    assert!(padded.starts_with(r"sh -c $'ls\x20\x20") && padded.ends_with(r";\x20rm\x20-rf\x20x'"), "{padded}");
+    assert!(
+        padded.starts_with(r"sh -c $'ls\x20\x20") && padded.ends_with(r";\x20rm\x20-rf\x20x'"),
+        "{padded}"
+    );
     assert_eq!(show("ls\u{1b}[2K\rtrue"), r"sh -c $'ls\x1b[2K\x0dtrue'");
     assert_eq!(show("a\u{202e}b\u{e0100}"), r"sh -c $'a\u202eb\U000e0100'");
     // A text that only spells an escape is not taken for one.

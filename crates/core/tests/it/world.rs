@@ -153,8 +153,7 @@ pub(crate) fn start() -> Files {
 /// Names files by what is in them; a stand-in for git's tree ids.
 pub(crate) fn tree(files: &Files) -> TreeDigest {
     // FNV-1a, four times with different starts: no cryptography, but no accident either.
-    let text: String =
-        files.iter().map(|(path, fact)| format!("{path} {} {}\n", fact.mode, fact.content)).collect();
+    let text = format!("{files:?}");
     let mut bytes = [0; 32];
     for (salt, chunk) in (0_u64..).zip(bytes.chunks_exact_mut(8)) {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |hash, byte| {
@@ -476,7 +475,7 @@ impl World {
                 0 => self.verdict(id, Verdict::Denied),
                 1 => self.verdict(id, Verdict::Approved),
                 _ => {
-                    self.append(Body::DriverDetached(DriverDetached { why: Pause::Approval, act: Some(id) }))
+                    self.append(Body::DriverDetached(DriverDetached { why: Pause::Approval, act: Some(id) }));
                 }
             }
         }

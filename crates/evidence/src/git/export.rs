@@ -101,8 +101,11 @@ fn stays_inside(link: &[u8], target: &[u8], links: &HashSet<Vec<u8>>) -> bool {
     for part in target.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
-            b".." if behind_link || at.pop().is_none() => return false,
-            b".." => {}
+            b".." => {
+                if behind_link || at.pop().is_none() {
+                    return false;
+                }
+            }
             name => {
                 at.push(name);
                 behind_link |= links.contains(&at.join(&b'/'));

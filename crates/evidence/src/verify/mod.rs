@@ -5,6 +5,7 @@
 //! on it unchecked, and the report says so.
 
 mod claim;
+mod repository;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -16,9 +16,12 @@ fn rel(path: &str) -> RelPath {
     RelPath::parse(path).expect("path")
 }
 
+/// Mode and content by name.
+type Files = BTreeMap<Vec<u8>, (u32, Vec<u8>)>;
+
 /// All files beneath a folder: name, mode, content.
-fn on_disk(root: &Path) -> BTreeMap<Vec<u8>, (u32, Vec<u8>)> {
-    fn walk(root: &Path, at: &Path, found: &mut BTreeMap<Vec<u8>, (u32, Vec<u8>)>) {
+fn on_disk(root: &Path) -> Files {
+    fn walk(root: &Path, at: &Path, found: &mut Files) {
         for entry in fs::read_dir(at).expect("lists") {
             let path = entry.expect("entry").path();
             let meta = fs::symlink_metadata(&path).expect("meta");
@@ -38,7 +41,7 @@ fn on_disk(root: &Path) -> BTreeMap<Vec<u8>, (u32, Vec<u8>)> {
     found
 }
 
-fn export(repo: &Repo, commit: &str, scope: &str) -> Result<BTreeMap<Vec<u8>, (u32, Vec<u8>)>, GitError> {
+fn export(repo: &Repo, commit: &str, scope: &str) -> Result<Files, GitError> {
     let out = tempfile::tempdir().expect("temp");
     let into = out.path().join("new");
     let result = Repository::discover(repo.path())?.export(commit, &rel(scope), &into);

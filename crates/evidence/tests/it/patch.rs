@@ -28,6 +28,10 @@ fn diff(before: &Tree, after: &Tree) -> Vec<FileDiff> {
         .collect()
 }
 
+fn lines(range: std::ops::Range<u32>, line: impl Fn(u32) -> String) -> String {
+    range.map(line).collect::<Vec<_>>().concat()
+}
+
 fn check_out(tree: &Tree, root: &Path) {
     for (path, file) in tree {
         let at = root.join(path.to_os());
@@ -99,7 +103,7 @@ fn assert_applies(before: &Tree, after: &Tree) -> Vec<u8> {
 
 #[test]
 fn a_small_change_looks_as_git_shows_it() {
-    let old: String = (1..=12).map(|n| format!("line {n}\n")).collect();
+    let old = lines(1..13, |n| format!("line {n}\n"));
     let new = old.replace("line 6\n", "line six\n") + "no end";
     let patch =
         assert_applies(&tree(&[("src/a b.txt", old.as_bytes())]), &tree(&[("src/a b.txt", new.as_bytes())]));
@@ -147,7 +151,9 @@ fn headers_are_gits_own() {
     let repo = Repo::new(Format::Sha1);
     check_out(&before, repo.path());
     repo.commit();
-    before.keys().for_each(|path| fs::remove_file(repo.path().join(path.to_os())).expect("removes"));
+    for path in before.keys() {
+        fs::remove_file(repo.path().join(path.to_os())).expect("removes");
+    }
     check_out(&after, repo.path());
     repo.git(&["add", "-A"]);
     let gits = repo.try_with(&["diff", "--cached", "--no-renames", "--full-index", "--binary"], b"").stdout;
@@ -188,8 +194,8 @@ fn files_and_folders_and_links_change_places() {
 
 #[test]
 fn half_a_million_lines_without_anything_in_common_do_not_take_minutes() {
-    let old: String = (0..300_000).map(|n| format!("{}\n", n % 7)).collect();
-    let new: String = (0..300_000).map(|n| format!("{}\n", n % 11)).collect();
+    let old = lines(0..300_000, |n| format!("{}\n", n % 7));
+    let new = lines(0..300_000, |n| format!("{}\n", n % 11));
     let began = std::time::Instant::now();
     assert_applies(&tree(&[("f", old.as_bytes())]), &tree(&[("f", new.as_bytes())]));
     assert!(began.elapsed().as_secs() < 60);
@@ -197,7 +203,7 @@ fn half_a_million_lines_without_anything_in_common_do_not_take_minutes() {
 
 #[test]
 fn a_large_file_with_a_change_at_each_end_keeps_its_middle() {
-    let old: String = (0..60_000).map(|n| format!("line {n}\n")).collect();
+    let old = lines(0..60_000, |n| format!("line {n}\n"));
     let new = old.replacen("line 1\n", "first\n", 1).replacen("line 59998\n", "last\n", 1);
     let patch = assert_applies(&tree(&[("f", old.as_bytes())]), &tree(&[("f", new.as_bytes())]));
     assert!(patch.len() < 1_000, "{}", patch.len());

@@ -158,10 +158,16 @@ impl Writer {
                     }
                 }
                 Err(error) if group.len() == 1 => {
-                    group.into_iter().for_each(|job| job.settle(Err(error.clone())))
+                    for job in group {
+                        job.settle(Err(error.clone()));
+                    }
                 }
                 // One of them cost the others the transaction (it was too big for the disk, say): each on its own.
-                Err(_) => group.into_iter().for_each(|job| self.alone(job)),
+                Err(_) => {
+                    for job in group {
+                        self.alone(job);
+                    }
+                }
             }
         }
     }

@@ -118,7 +118,7 @@ fn d9_garbage_in_any_page_is_found_or_harmless() {
         match read {
             Ok(events) => assert_eq!(events.len(), 180, "page {page}"),
             Err(StoreError::Corrupt { .. } | StoreError::NotOurs { .. } | StoreError::NoSuchRun { .. }) => {
-                found += 1
+                found += 1;
             }
             Err(other) => panic!("page {page}: {other}"),
         }

@@ -5,7 +5,6 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, Recovery, Touch};
-use provost_core::digest::Digest;
 use provost_core::event::{
     ActDecided, ActFinished, Body, CallRef, Draft, Event, ModelAnswered, Note, NoteWhy, Seen,
 };
@@ -17,7 +16,7 @@ use provost_evidence::canonical::to_canonical;
 use provost_evidence::chain::seal;
 use provost_journal::{Blob, Head, Lease, Owner, Salt, SqliteStore, Store, StoreError};
 
-pub(crate) const TTL: Duration = Duration::from_secs(60);
+pub(crate) const TTL: Duration = Duration::from_mins(1);
 
 /// A folder that goes when the test does, and the store in it.
 pub(crate) struct Place {

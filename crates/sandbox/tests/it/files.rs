@@ -209,3 +209,19 @@ fn the_record_folder_is_out_of_reach() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn shared_memory_of_the_host_is_out_of_reach() {
+    let host = Host::new();
+    let name = host.dir.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let path = std::path::Path::new("/dev/shm").join(&name);
+    std::fs::write(&path, "canary").unwrap();
+    for rung in CONTAINED {
+        assert!(!host.sh(rung, &format!("cat /dev/shm/{name}")).assert_refused().text.contains("canary"));
+    }
+    host.sh(Rung::R2, "echo x > /dev/shm/provost-it-new").assert_refused();
+    host.sh(Rung::R3, "echo x > /dev/shm/provost-it-new").assert_ok();
+    assert!(!std::path::Path::new("/dev/shm/provost-it-new").exists());
+    host.sh(Rung::R0, &format!("cat /dev/shm/{name}")).assert_ok();
+    std::fs::remove_file(path).unwrap();
+}

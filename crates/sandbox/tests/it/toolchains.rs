@@ -14,6 +14,15 @@ fn home() -> PathBuf {
 
 #[test]
 fn cargo_test_runs_inside() {
+    cargo_test(Rung::R3);
+}
+
+#[test]
+fn cargo_test_runs_without_namespaces() {
+    cargo_test(Rung::R2);
+}
+
+fn cargo_test(rung: Rung) {
     let host = Host::new();
     std::fs::write(
         host.ws().join("Cargo.toml"),
@@ -29,7 +38,7 @@ fn cargo_test_runs_inside() {
     command.wall = Duration::from_secs(120);
     command.env.insert("PATH".into(), path);
     command.env.extend(toolchain_env(&home()));
-    let ran = host.run_with(Rung::R3, profile, &command);
+    let ran = host.run_with(rung, profile, &command);
     ran.assert_ok();
     assert!(ran.text.contains("test result: ok. 1 passed"), "{}", ran.text);
     assert!(host.ws().join("target").is_dir());
@@ -107,7 +116,10 @@ fn programs_that_filters_break() {
         require('fs').writeFileSync('from-node', 'x');\n\
         console.log('node ok', require('os').cpus().length > 0);";
     for rung in [Rung::R3, Rung::R2] {
-        assert_eq!(host.py(rung, asyncio).assert_ok().text, "asyncio ok\n", "{rung}");
+        let mut profile = host.profile();
+        profile.writable.push("/dev/shm".into());
+        let command = host.command(&["/usr/bin/python3", "-c", asyncio]);
+        assert_eq!(host.run_with(rung, profile, &command).assert_ok().text, "asyncio ok\n", "{rung}");
         assert_eq!(
             host.run(rung, &["/usr/bin/node", "-e", node]).assert_ok().text,
             "node ok true\n",

@@ -15,7 +15,7 @@ use provost::core::budget::{Budget, Price};
 use provost::core::contract::{Contract, Gate, Source};
 use provost::core::path::RelPath;
 use provost::core::policy::{Policy, Preset};
-use provost::evidence::git::{Repository, RepositoryBase};
+use provost::evidence::git::Repository;
 use provost::evidence::keys::{SigningKey, VerifyingKey};
 use provost::evidence::verify::{ClaimId, Finding, Require, verify};
 use provost::sandbox::{Cancel, Command, Ended, Probe, Profile, RungChoice, Sandbox, toolchain_reads};
@@ -241,8 +241,7 @@ fn receive(world: &World, layout: &Layout, commit: &str, bundle: &Path, say: &Sa
     git(&layout.root, &["clone", "-q", "--no-hardlinks", "--no-checkout", &source, "recipient"])?;
     git(&recipient, &["checkout", "-q", commit])?;
 
-    let repository = Repository::discover(&recipient).map_err(Failure::internal)?;
-    let base = RepositoryBase::new(repository);
+    let base = Repository::discover(&recipient).map_err(Failure::internal)?;
     let runner = VerifyingKey::read(&layout.at("keys/runner.pub.pem")).map_err(Failure::usage)?;
     let report = verify(bundle, &[runner], Some(&base), Require::Repository);
     for line in claim_lines(&report) {
