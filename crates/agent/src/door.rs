@@ -18,7 +18,7 @@ use provost_core::state::OpenAct;
 use provost_core::transcript::Stop;
 use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError};
 use provost_tools::command::{self, Output};
-use provost_tools::workspace::{FileChange, FileError, FileMode, FileVersion, Settled};
+use provost_tools::workspace::{ApplyError, FileChange, FileError, FileMode, FileVersion, Settled};
 use provost_tools::{BadCall, CommandRequest, Context, Effect, Observation, SeenState, WriteSet};
 
 use crate::driver::Driver;
@@ -311,8 +311,15 @@ impl Driver<'_> {
                 result
             }
             Err(error) => {
-                let mut result = ActResult::of(ActEnd::Failed, error.to_string());
-                result.changes = self.files.drift_of(&set.changes, &mut self.recorder)?;
+                let text = error.to_string();
+                let found = self.files.differences_at(&set.changes, &mut self.recorder)?;
+                let mut result = ActResult::of(ActEnd::Failed, text);
+                if matches!(error, ApplyError::Torn { .. }) {
+                    result.changes = found;
+                } else if !found.is_empty() {
+                    // Nothing of ours is there: somebody else changed these files in this very moment.
+                    self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes: found }))?;
+                }
                 result
             }
         };
@@ -504,7 +511,7 @@ impl Driver<'_> {
                 });
             }
             if let Err(error) = self.files.workspace().complete(&set) {
-                let found = self.files.drift_of(&set, &mut self.recorder)?;
+                let found = self.files.differences_at(&set, &mut self.recorder)?;
                 let mut result = ActResult::of(
                     ActEnd::Failed,
                     format!("The driver was restarted during this write, and it could not be completed: {error}"),

@@ -74,7 +74,14 @@ impl RunError {
             Self::Store(StoreError::Conflict { .. } | StoreError::Fenced { .. }) => 7,
             Self::Containment(_) => 9,
             Self::Workspace { .. } | Self::Contract(_) | Self::Git(_) | Self::Profile(_) => 2,
-            Self::Store(StoreError::NoSuchRun { .. }) => 2,
+            Self::Store(
+                StoreError::NoSuchRun { .. }
+                | StoreError::Ambiguous { .. }
+                | StoreError::NotOurs { .. }
+                | StoreError::TooNew { .. }
+                | StoreError::Unsuitable { .. }
+                | StoreError::ReadOnly { .. },
+            ) => 2,
             Self::Store(_) | Self::Spool { .. } => 70,
             Self::Unsound { .. } | Self::Event(_) | Self::Gone(_) => 8,
             Self::Internal(_) => 70,

@@ -226,6 +226,16 @@ impl Files {
         self.differences(recorder)
     }
 
+    /// Differences at these paths from what the journal expects, whatever the last scan says.
+    pub(crate) fn differences_at(
+        &mut self,
+        changes: &[FileChange],
+        recorder: &mut Recorder,
+    ) -> Result<Vec<Change>, RunError> {
+        self.suspect.extend(changes.iter().map(|change| change.path.clone()));
+        self.differences(recorder)
+    }
+
     /// A file as the journal expects it.
     pub(crate) fn expected(&mut self, path: &RelPath, recorder: &mut Recorder) -> Result<Option<FileFact>, RunError> {
         if let Some(change) = recorder.state().net_changes().get(path) {

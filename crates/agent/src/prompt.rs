@@ -7,6 +7,13 @@ use provost_core::containment::{Guarantee, Receipt, Strength};
 use provost_core::contract::{Contract, Limits};
 use provost_core::act::show_argv;
 
+/// Whether commands may change the workspace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Workspace,
+    None,
+}
+
 /// The system prompt. It holds nothing that changes from step to step, so the vendor can cache it.
 pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> String {
     let mut out = String::from(
@@ -23,10 +30,11 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
         output_bytes / 1024,
         file_bytes / 1024
     );
+    let writes = if contract.policy.forbids_all_writes() { Writes::None } else { Writes::Workspace };
     let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.rung);
     for guarantee in Guarantee::ALL {
         if receipt.guarantees.get(&guarantee) == Some(&Strength::Enforced) {
-            let _ = writeln!(out, "- {}", promise(guarantee));
+            let _ = writeln!(out, "- {}", promise(guarantee, writes));
         }
     }
     out.push_str(
@@ -48,8 +56,9 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     out
 }
 
-fn promise(guarantee: Guarantee) -> &'static str {
+fn promise(guarantee: Guarantee, writes: Writes) -> &'static str {
     match guarantee {
+        Guarantee::FsWrite if writes == Writes::None => "they can write in their temp folder only; the workspace is read-only",
         Guarantee::FsWrite => "they can write in the workspace and their temp folder only",
         Guarantee::FsRead => "they can read the workspace and the system's programs and libraries only",
         Guarantee::Net => "they have no network (a server on their own loopback works)",

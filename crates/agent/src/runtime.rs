@@ -22,7 +22,7 @@ use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
-use crate::observe::{Approver, Observer};
+use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
 use crate::recorder::Recorder;
 
@@ -55,8 +55,6 @@ pub struct Runtime {
     pub host: HostEnvironment,
     /// Folder for the records of running commands, beside the store and outside every workspace.
     pub spool: PathBuf,
-    /// Host name, for leases and events.
-    pub hostname: String,
     /// The clock.
     pub clock: Clock,
 }
@@ -93,6 +91,26 @@ pub struct Answer {
 }
 
 impl Runtime {
+    /// A runtime with the standard tools, a fresh probe of this host, nobody who watches, and nobody who answers
+    /// questions: a run that meets one parks. Each of these is a field and can be replaced.
+    ///
+    /// Commands find programs in the usual system folders only; set [`Runtime::host`] for more.
+    pub fn new(store: Arc<dyn Store>, spool: PathBuf, provider: Arc<dyn Provider>, model: ModelFact) -> Self {
+        Self {
+            store,
+            provider,
+            model,
+            tools: Registry::standard(),
+            probe: Probe::run(),
+            approver: Arc::new(Always::LATER),
+            observer: Arc::new(Unobserved),
+            retry: RetryPolicy::default(),
+            host: HostEnvironment::default(),
+            spool,
+            clock: system_clock(),
+        }
+    }
+
     /// Makes a run and drives it until it is over or pauses.
     pub async fn start(&self, order: Order, interrupt: Interrupt) -> Result<(RunId, Ending), RunError> {
         check(&order.contract)?;
@@ -219,7 +237,7 @@ impl Runtime {
     fn attach(&self, recorder: &mut Recorder, sandbox: &Sandbox) -> Result<(), RunError> {
         let body = DriverAttached {
             generation: recorder.lease.generation,
-            host: self.hostname.clone(),
+            host: recorder.lease.owner.host.clone(),
             pid: std::process::id(),
             containment: sandbox.receipt().clone(),
         };

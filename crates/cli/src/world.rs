@@ -50,12 +50,6 @@ impl World {
         Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))
     }
 
-    /// The machine's name.
-    pub(crate) fn hostname() -> String {
-        std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned())
-    }
-
     /// Whether a person watches standard output.
     pub(crate) fn stdout_is_terminal() -> bool {
         std::io::stdout().is_terminal()

@@ -109,10 +109,11 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     }
 }
 
-/// What the view makes for itself, whoever asks for the host's.
+/// What the view makes for itself, whoever asks for the host's. Folders inside of `/tmp` and `/dev/shm` are the host's.
 fn is_own(path: &Path) -> bool {
-    let whole = ["/", "/tmp"].iter().any(|own| path == Path::new(own));
-    whole || ["/proc", "/dev", "/sys"].iter().any(|own| path.starts_with(own))
+    let whole = ["/", "/tmp", "/dev/shm"].iter().any(|own| path == Path::new(own));
+    let below = ["/proc", "/dev", "/sys"].iter().any(|own| path.starts_with(own));
+    whole || below && !path.starts_with("/dev/shm")
 }
 
 fn depth(path: &Path) -> usize {

@@ -1,35 +1,8 @@
-//! Names of contents as git gives them.
+//! Naming a content as git does, piece by piece.
 
-use std::fmt;
-
+pub use provost_evidence::tree::BlobOid;
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
-
-/// The name of a content as a git blob, in both of git's object formats.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlobOid {
-    /// In the SHA-1 format.
-    pub sha1: [u8; 20],
-    /// In the SHA-256 format.
-    pub sha256: [u8; 32],
-}
-
-impl BlobOid {
-    /// The name of `content`: what `git hash-object` prints.
-    pub fn of(content: &[u8]) -> Self {
-        let mut hasher = BlobHasher::new(content.len() as u64);
-        hasher.update(content);
-        hasher.finish()
-    }
-}
-
-impl fmt::Debug for BlobOid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BlobOid(")?;
-        self.sha1.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
-        f.write_str(")")
-    }
-}
 
 /// Names a content piece by piece.
 pub(crate) struct BlobHasher {

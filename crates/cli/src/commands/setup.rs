@@ -3,15 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost::agent::{Always, Approver, Interrupt, Observer, Question, Runtime, Word, system_clock};
+use provost::agent::{Always, Approver, Interrupt, Observer, Question, Runtime, Word};
 use provost::core::event::ModelFact;
 use provost::core::policy::{Effect, Layer, Policy, Preset};
 use provost::core::text::{Lines, visible};
 use provost::evidence::keys::SigningKey;
 use provost::journal::SqliteStore;
-use provost::model::{Auth, BaseUrl, BoxFuture, PlainHttp, Provider, Remote, RetryPolicy, Secret, WireKind};
-use provost::sandbox::Probe;
-use provost::tools::Registry;
+use provost::model::{Auth, BaseUrl, BoxFuture, PlainHttp, Provider, Remote, Secret, WireKind};
 use provost::tools::command::HostEnvironment;
 
 use crate::args::{PolicyArgs, Wire};
@@ -157,20 +155,11 @@ pub(crate) fn runtime(
     observer: Arc<dyn Observer>,
     approver: Arc<dyn Approver>,
 ) -> Result<Runtime, Failure> {
-    Ok(Runtime {
-        store: place.store.clone(),
-        provider: model.connect(world)?,
-        model: model.fact(),
-        tools: Registry::standard(),
-        probe: Probe::run(),
-        approver,
-        observer,
-        retry: RetryPolicy::default(),
-        host: host(world),
-        spool: place.spool.clone(),
-        hostname: World::hostname(),
-        clock: system_clock(),
-    })
+    let mut runtime = Runtime::new(place.store.clone(), place.spool.clone(), model.connect(world)?, model.fact());
+    runtime.approver = approver;
+    runtime.observer = observer;
+    runtime.host = host(world);
+    Ok(runtime)
 }
 
 /// Who answers where the policy asks.

@@ -225,3 +225,20 @@ fn shared_memory_of_the_host_is_out_of_reach() {
     host.sh(Rung::R0, &format!("cat /dev/shm/{name}")).assert_ok();
     std::fs::remove_file(path).unwrap();
 }
+
+#[test]
+fn a_workspace_may_lie_below_what_is_made_anew() {
+    for place in ["/tmp", "/dev/shm", "/var/tmp"] {
+        let dir = tempfile::tempdir_in(place).unwrap();
+        let host = Host::new();
+        for rung in CONTAINED {
+            let mut command = host.command(&["sh", "-c", "pwd; echo x > file"]);
+            command.cwd = dir.path().to_owned();
+            let profile = provost_sandbox::Profile::for_workspace(dir.path()).unwrap();
+            let ran = host.run_with(rung, profile, &command);
+            assert_eq!(ran.assert_ok().text, format!("{}\n", dir.path().display()), "{rung}");
+            assert_eq!(read(&dir.path().join("file")), "x\n", "{rung}");
+            std::fs::remove_file(dir.path().join("file")).unwrap();
+        }
+    }
+}

@@ -194,5 +194,5 @@ fn miss_text(path: &provost_core::path::RelPath, index: usize, of: usize, miss: 
         ),
         Miss::None { nearest } => format!("the old text is not in `{path}`. {nearest}"),
     };
-    format!("{which}{what}. Nothing was written.")
+    show::closed(&format!("{which}{what}"), "Nothing was written.")
 }

@@ -8,6 +8,7 @@ use super::parse::{Action, Section};
 use crate::failure::{BadCall, Failure};
 use crate::tool::{Context, SeenState};
 use crate::touch;
+use crate::text::show;
 use crate::workspace::{FileChange, FileError, FileMode, FileVersion, Kind, Located};
 use crate::write::check_size;
 
@@ -58,7 +59,8 @@ impl Plan {
         let at = self.file(&located, ctx)?;
         let now = self.files[at].change.after.clone();
         let failed = |why: String| {
-            Failure::NoMatch(format!("`{}`: {why}. Nothing of the patch was written.", located.named))
+            let text = format!("`{}`: {why}", located.named);
+            Failure::NoMatch(show::closed(&text, "Nothing of the patch was written."))
         };
         match (&section.action, now) {
             (Action::Create, Some(_)) => Err(failed("is to be created and exists already".to_owned())),

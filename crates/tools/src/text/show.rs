@@ -56,3 +56,9 @@ pub(crate) fn number_list(numbers: &[usize]) -> String {
 pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
+
+/// A text and a last sentence, on a line of its own where the text ends one.
+pub(crate) fn closed(text: &str, sentence: &str) -> String {
+    let between = if text.ends_with('\n') { "" } else { ". " };
+    format!("{text}{between}{sentence}")
+}

@@ -1,0 +1,131 @@
+//! The workspace is in the journal: what tools wrote, what commands changed, what somebody else did.
+
+use provost_core::contract::{Contract, Gate};
+use provost_core::event::{Body, GateVerdict};
+use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_model::{Answer, Scripted};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{Bench, calls};
+
+fn contract() -> Contract {
+    Contract::new("do it").policy(Policy::preset(Preset::Workspace))
+}
+
+fn shell(line: &str) -> Answer {
+    calls("exec", json!({ "argv": ["sh", "-c", line] }))
+}
+
+#[tokio::test]
+async fn what_a_command_changes_is_recorded_with_before_and_after() {
+    let bench = Bench::new(&[("a.txt", "one\n"), ("gone.txt", "g\n"), (".gitignore", "ignored\n")]);
+    let runtime = bench.runtime(vec![shell("echo two > a.txt; rm gone.txt; echo n > new.txt; echo i > ignored")]);
+    let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
+    assert_eq!(ending.exit_code(), 0);
+    let changes = bench
+        .bodies(&run)
+        .await
+        .into_iter()
+        .find_map(|body| match body {
+            Body::ActFinished(finished) => Some(finished.changes),
+            _ => None,
+        })
+        .unwrap();
+    let shape: Vec<(&str, bool, bool)> = changes
+        .iter()
+        .map(|change| (change.path.as_str(), change.before.is_some(), change.after.is_some()))
+        .collect();
+    assert_eq!(shape, [("a.txt", true, true), ("gone.txt", true, false), ("new.txt", false, true)]);
+}
+
+#[tokio::test]
+async fn a_command_cannot_leave_a_change_where_policy_denies_writing() {
+    let deny = Layer::named("test").rule(Effect::Deny, "write locked/**").unwrap();
+    let line = "mkdir -p locked; echo evil > locked/new.txt; echo evil > locked/old.txt; echo ok > free.txt";
+    let files = [("locked/old.txt", "old\n"), ("free.txt", "free\n")];
+
+    let bench = Bench::new(&files);
+    let runtime = bench.runtime(vec![shell(line)]);
+    let (run, _) = bench.start(&runtime, contract().policy(Policy::preset(Preset::Workspace).with(deny))).await.unwrap();
+    assert_eq!(bench.read("locked/old.txt"), "old\n");
+    assert!(!bench.path("locked/new.txt").exists());
+    assert_eq!(bench.read("free.txt"), "ok\n");
+    let reverted = bench.bodies(&run).await.into_iter().any(|body| match body {
+        Body::ActFinished(finished) => finished.reverted.iter().any(|path| path.as_str() == "locked/new.txt"),
+        _ => false,
+    });
+    assert!(reverted || bench.told(&run, 0).await.contains("ead-only"), "{}", bench.told(&run, 0).await);
+
+    // The control: without the rule both are written.
+    let bench = Bench::new(&files);
+    let runtime = bench.runtime(vec![shell(line)]);
+    bench.start(&runtime, contract()).await.unwrap();
+    assert_eq!(bench.read("locked/old.txt"), "evil\n");
+    assert_eq!(bench.read("locked/new.txt"), "evil\n");
+}
+
+#[tokio::test]
+async fn e17_a_file_that_somebody_else_changed_is_not_overwritten() {
+    let bench = Bench::new(&[("a.txt", "one\n")]);
+    let path = bench.path("a.txt");
+    let turn = AtomicUsize::new(0);
+    let model = Scripted::from_fn(move |_, _| {
+        Ok(match turn.fetch_add(1, Ordering::SeqCst) {
+            0 => calls("read_file", json!({ "path": "a.txt" })),
+            1 => {
+                std::fs::write(&path, "one\nand mine\n").unwrap();
+                calls("write_file", json!({ "path": "a.txt", "content": "two\n" }))
+            }
+            2 => calls("read_file", json!({ "path": "a.txt" })),
+            3 => calls("write_file", json!({ "path": "a.txt", "content": "two\nand mine\n" })),
+            4 => calls("write_file", json!({ "path": "a.txt", "content": "three\n" })),
+            _ => Answer::text("done"),
+        })
+    });
+    let runtime = bench.runtime_with(Arc::new(model));
+    let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
+    assert_eq!(ending.exit_code(), 0);
+    assert!(bench.told(&run, 1).await.contains("Nothing was written"), "{}", bench.told(&run, 1).await);
+    assert_eq!(bench.read("a.txt"), "three\n", "after reading again it works, and one's own writes do not block");
+    let drifts = bench.bodies(&run).await.into_iter().filter(|body| matches!(body, Body::WorkspaceDrifted(_))).count();
+    assert_eq!(drifts, 1, "the other's change is in the journal, once");
+}
+
+#[tokio::test]
+async fn a_gate_that_changes_the_tree_verifies_nothing() {
+    let bench = Bench::new(&[("a.txt", "one\n")]);
+    let runtime = bench.runtime(vec![Answer::text("done")]);
+    let gate = Gate::command(["sh", "-c", "date +%N >> a.txt"].map(str::to_owned).to_vec());
+    let (run, ending) = bench.start(&runtime, contract().gate(gate)).await.unwrap();
+    assert_eq!(ending.exit_code(), 1);
+    let verdicts: Vec<GateVerdict> = bench
+        .bodies(&run)
+        .await
+        .into_iter()
+        .filter_map(|body| match body {
+            Body::GateJudged(judged) => Some(judged.verdict),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(verdicts, [GateVerdict::Errored; 3]);
+}
+
+#[tokio::test]
+async fn a_gate_that_first_fails_reopens_the_work() {
+    let bench = Bench::new(&[("a.txt", "one\n")]);
+    let runtime = bench.runtime(vec![
+        Answer::text("done"),
+        calls("edit_file", json!({ "path": "a.txt", "old": "one", "new": "two" })),
+        Answer::text("now it is"),
+    ]);
+    let gate = Gate::command(["grep", "-q", "two", "a.txt"].map(str::to_owned).to_vec());
+    let (run, ending) = bench.start(&runtime, contract().gate(gate)).await.unwrap();
+    assert_eq!(ending.exit_code(), 0);
+    let finished = bench.bodies(&run).await.into_iter().find_map(|body| match body {
+        Body::RunFinished(finished) => Some(finished),
+        _ => None,
+    });
+    assert!(finished.unwrap().verified);
+}
