@@ -20,10 +20,7 @@ pub struct Head {
 impl Head {
     /// The head of an empty stream.
     pub fn empty() -> Self {
-        Self {
-            next: 0,
-            hash: Digest::ZERO,
-        }
+        Self { next: 0, hash: Digest::ZERO }
     }
 }
 
@@ -62,9 +59,6 @@ pub fn seal(stream: &RunId, head: &mut Head, draft: Draft) -> Result<Event, NotC
         prev: head.hash,
         hash,
     };
-    *head = Head {
-        next: head.next + 1,
-        hash,
-    };
+    *head = Head { next: head.next + 1, hash };
     Ok(event)
 }

@@ -7,6 +7,7 @@ use provost_core::digest::Digest;
 use provost_core::path::RelPath;
 use provost_core::state::RunState;
 
+use crate::git::is_git_folder_name;
 use crate::patch::{FileDiff, FileVersion, render};
 use crate::tree::{BlobOid, Mode, TreeEntry, hex};
 
@@ -62,10 +63,9 @@ impl<'a> Net<'a> {
     }
 
     /// A changed path that leads into git's own folder, by a name that some file system takes for `.git`. No honest
-    /// run has one, and where a patch with one is taken it runs as whoever takes it.
+    /// run has one, and what is put there runs as whoever takes the patch.
     fn in_git(&self) -> Option<&'a RelPath> {
-        let names_git =
-            |path: &RelPath| path.as_str().split('/').any(|part| part.eq_ignore_ascii_case(".git"));
+        let names_git = |path: &RelPath| path.to_bytes().split(|byte| *byte == b'/').any(is_git_folder_name);
         self.changes.iter().map(|change| &change.path).find(|path| names_git(path))
     }
 

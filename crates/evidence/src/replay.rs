@@ -42,16 +42,6 @@ pub enum BrokenJournal {
         /// What is wrong.
         source: BadEvent,
     },
-    /// The event says more, or says it otherwise, than this program understands.
-    #[error("line {line}: event {seq} differs at byte {at} from what this program would write for it")]
-    Spelling {
-        /// Line number, from 1.
-        line: u64,
-        /// The event's place.
-        seq: u64,
-        /// First differing byte of the line.
-        at: usize,
-    },
     /// The event is out of place.
     #[error("line {line}: expected event {expected}, found event {found}")]
     Sequence {
@@ -129,10 +119,6 @@ fn read_line(line: u64, raw: &[u8], head: &mut Head) -> Result<Event, BrokenJour
     let hash = sha256(&to_canonical(&value).unwrap_or_default());
     if event.hash != hash {
         return Err(BrokenJournal::Hash { line, seq, expected: hash, found: event.hash });
-    }
-    let written = to_canonical(&event).unwrap_or_default();
-    if let Some(at) = first_difference(raw, &written) {
-        return Err(BrokenJournal::Spelling { line, seq, at });
     }
     *head = Head { next: seq + 1, hash };
     Ok(event)

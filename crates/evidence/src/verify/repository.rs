@@ -19,7 +19,11 @@ impl Base for Repository {
         let mut entries = Vec::with_capacity(ids.len());
         self.each_blob(&ids, |place, content| {
             let entry = &tree.entries[place];
-            entries.push(TreeEntry { path: entry.path.clone(), mode: entry.mode, oid: BlobOid::of(&content) });
+            entries.push(TreeEntry {
+                path: entry.path.clone(),
+                mode: entry.mode,
+                oid: BlobOid::of(&content),
+            });
             Ok(())
         })
         .map_err(|error| error.to_string())?;

@@ -2,10 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bundle;
 mod canonical;
 mod dsse;
 mod git;
 mod git_repo;
 mod keys;
 mod patch;
+mod python;
+mod run;
 mod tree;
+mod verify;

@@ -285,7 +285,7 @@ fn i7_a_rehashed_chain_does_not_match_the_signed_head() {
 
 #[test]
 fn an_event_that_says_more_than_is_understood_is_refused() {
-    // `usage` takes unknown fields when it is read; hash and chain are right.
+    // Hash, chain and signature are right.
     let run = Run::new();
     let good = run.content();
     let mut head = provost_evidence::chain::Head::empty();
@@ -305,7 +305,7 @@ fn an_event_that_says_more_than_is_understood_is_refused() {
     }
     let mut forged = Run::with_journal(&good, journal);
     forged.statement.result.head = head.hash;
-    assert_refused(&run.verify(&run.write(&forged)), ClaimId::Chain, "differs at byte");
+    assert_refused(&run.verify(&run.write(&forged)), ClaimId::Chain, "that this format does not have");
 }
 
 #[test]
@@ -491,12 +491,47 @@ fn another_base_commit_is_refused() {
     assert_refused(&report, ClaimId::Base, &"1".repeat(40));
     assert!(matches!(report.finding(ClaimId::Tree), Finding::NotChecked(why) if why.contains("`base`")));
 
+    // A name for a commit is whatever its owner makes of it.
+    assert_refused(&with_commit("HEAD"), ClaimId::Base, "not the full id of a commit");
+
     // Only in the statement.
     let mut content = run.content();
     if let Source::Commit { commit, .. } = &mut content.statement.result.base.source {
         *commit = next;
     }
     assert_refused(&run.verify(&run.write(&content)), ClaimId::State, "`base`");
+}
+
+#[test]
+fn a_run_in_a_plain_folder_is_proven_but_for_its_start() {
+    let run = Run::new();
+    let with_source = |source: &Source| {
+        let mut forged = run.forge(&run.content(), |drafts| {
+            if let Body::RunCreated(created) = body(&mut drafts[0]) {
+                created.source = source.clone();
+            }
+        });
+        forged.statement.result.base.source = source.clone();
+        run.write(&forged)
+    };
+    let scope = provost_core::path::RelPath::parse(crate::run::SCOPE).unwrap();
+    let folder = with_source(&Source::Directory { commit: None, scope: scope.clone() });
+    assert!(run.verify(&folder).ok());
+    let report = run.verify_in_repo(&folder);
+    assert!(!report.ok());
+    assert_eq!(report.first_failure(), None);
+    assert!(
+        matches!(report.finding(ClaimId::Base), Finding::NotChecked(why) if why.contains("outside of any commit"))
+    );
+
+    // A clean checkout is the commit; one with uncommitted changes is not, and the report says what it may be.
+    let clean = with_source(&Source::Directory { commit: Some(run.commit.clone()), scope: scope.clone() });
+    assert!(run.verify_in_repo(&clean).ok());
+    std::fs::write(run.repo().join(crate::run::SCOPE).join("README.md"), "other\n").unwrap();
+    git(&run.repo(), &["commit", "-q", "-a", "-m", "next"]);
+    let next = git(&run.repo(), &["rev-parse", "HEAD"]);
+    let dirty = with_source(&Source::Directory { commit: Some(next), scope });
+    assert_refused(&run.verify_in_repo(&dirty), ClaimId::Base, "the folder had uncommitted changes");
 }
 
 #[test]
