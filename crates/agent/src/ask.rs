@@ -70,11 +70,14 @@ impl Driver<'_> {
     fn answered(&mut self, step: StepId, invocation: String, answer: Answer, estimate: u64) -> Result<(), RunError> {
         let json = serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let estimated = answer.usage.is_none();
-        let usage = answer.usage.unwrap_or_else(|| Usage {
-            input: estimate,
-            output: json.len() as u64 / BYTES_PER_TOKEN,
-            ..Usage::default()
-        });
+        let usage = answer.usage.map_or_else(
+            || Usage {
+                input: estimate,
+                output: json.len() as u64 / BYTES_PER_TOKEN,
+                ..Usage::default()
+            },
+            plausible,
+        );
         let body = ModelAnswered {
             step,
             invocation,
@@ -132,5 +135,18 @@ impl Driver<'_> {
     pub(crate) async fn detach(&mut self, why: Pause, act: Option<provost_core::id::ActId>) -> Result<(), RunError> {
         self.recorder.record(Body::DriverDetached(DriverDetached { why, act }))?;
         self.recorder.commit().await
+    }
+}
+
+/// Counts beyond any real call are a vendor's mistake. They are cut to a number that JSON and the ledger can hold, and
+/// which spends any budget there is.
+fn plausible(usage: Usage) -> Usage {
+    const MOST: u64 = 1 << 40;
+    Usage {
+        input: usage.input.min(MOST),
+        output: usage.output.min(MOST),
+        cache_read: usage.cache_read.min(MOST),
+        cache_write: usage.cache_write.min(MOST),
+        reasoning: usage.reasoning.min(MOST),
     }
 }

@@ -118,7 +118,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) max_steps: u32,
     /// Most tokens, input and output together.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 50))]
     pub(crate) max_tokens: Option<u64>,
     /// Most money, in US dollars; needs --price.
     #[arg(long, value_name = "USD", value_parser = parse_usd)]
@@ -175,6 +175,12 @@ pub(crate) struct Verify {
     /// Your own repository that has the commit.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) repo: PathBuf,
+    /// The commit that the run must have begun with, by its full id.
+    #[arg(long, value_name = "SHA")]
+    pub(crate) commit: Option<String>,
+    /// The folder of the commit that the run must have been given.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) scope: Option<String>,
     /// Check without a repository: what depends on the commit is then not checked, and said so.
     #[arg(long, conflicts_with = "repo")]
     pub(crate) no_repo: bool,

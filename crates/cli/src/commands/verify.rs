@@ -1,5 +1,7 @@
 //! `provost verify`.
 
+use provost::core::act::show_argv;
+use provost::core::text::{Lines, visible};
 use provost::evidence::git::Repository;
 use provost::evidence::keys::VerifyingKey;
 use provost::evidence::verify::{Base, Finding, Report, Require, verify as check};
@@ -27,22 +29,62 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     };
     let require = if args.no_repo { Require::Bundle } else { Require::Repository };
     let report = check(&args.bundle, &keys, base.as_ref().map(|base| base as &dyn Base), require);
+    let other = unexpected(args, &report);
+    let verified = report.ok() && other.is_none();
+    let code = if verified { 0 } else { 8 };
     if args.json {
         for claim in &report.claims {
             JsonLines::say(&json!({ "kind": "claim", "claim": claim }));
         }
-        JsonLines::say(&json!({ "kind": "verdict", "verified": report.ok(), "exit_code": if report.ok() { 0 } else { 8 } }));
-    } else {
-        for line in claim_lines(&report) {
-            say!("{line}");
-        }
-        match report.first_failure() {
-            None if report.ok() => say!("verified"),
-            None => say!("NOT verified: a required claim was not checked"),
-            Some((id, reason)) => say!("NOT verified: {}: {reason}", id.name()),
-        }
+        JsonLines::say(&json!({
+            "kind": "verdict",
+            "verified": verified,
+            "exit_code": code,
+            "signed_by": report.signed_by,
+            "result": report.result,
+            "unexpected": other,
+        }));
+        return Ok(code);
     }
-    Ok(if report.ok() { 0 } else { 8 })
+    for line in about(&report).iter().chain(&claim_lines(&report)) {
+        say!("{line}");
+    }
+    match (report.first_failure(), other) {
+        (Some((id, reason)), _) => say!("NOT verified: {}: {reason}", id.name()),
+        (None, Some(other)) => say!("NOT verified: {other}"),
+        (None, None) if !verified => say!("NOT verified: a required claim was not checked"),
+        (None, None) => say!("verified"),
+    }
+    Ok(code)
+}
+
+/// What the bundle is about, if it is not what the recipient expects.
+fn unexpected(args: &Verify, report: &Report) -> Option<String> {
+    let source = &report.result.as_ref()?.base.source;
+    let commit = source.commit().unwrap_or("none");
+    if let Some(wanted) = args.commit.as_deref().filter(|wanted| *wanted != commit) {
+        return Some(format!("the run began with commit {commit}, not with {wanted}"));
+    }
+    let scope = source.scope().as_str();
+    let wanted = args.scope.as_deref().map(|scope| scope.trim_end_matches('/'));
+    let wanted = wanted.filter(|wanted| *wanted != scope)?;
+    Some(format!("the run was given `{scope}`, not `{wanted}`"))
+}
+
+/// What the signer says of the run; the claims say how far it is proven.
+fn about(report: &Report) -> Vec<String> {
+    let Some(result) = &report.result else { return Vec::new() };
+    let source = &result.base.source;
+    let mut lines = vec![
+        format!("run {}, {} events, signed by key {}", result.run, result.events, report.signed_by.as_deref().unwrap_or("-")),
+        format!("began with commit {}, `{}`", source.commit().unwrap_or("(none)"), source.scope()),
+    ];
+    let gate = result.gate.as_ref().map_or("no gate was asked for".to_owned(), |gate| {
+        format!("gate `{}`", visible(&show_argv(&gate.argv), Lines::Escape))
+    });
+    let verified = if result.verified { "verified" } else { "not verified" };
+    lines.push(format!("ended: {}, {verified} ({gate}), {} refused acts", result.outcome, result.refusals));
+    lines
 }
 
 /// Each claim: what it proves, or why it does not hold.
