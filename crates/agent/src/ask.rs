@@ -11,6 +11,7 @@ use provost_model::{Answer, Failure, Invocation, Sink};
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::observe::Observer;
+use crate::runtime::jitter;
 
 struct Relay<'a>(&'a dyn Observer);
 
@@ -37,7 +38,8 @@ impl Driver<'_> {
             Ok(tokens) => tokens,
             Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
         };
-        let left = ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(ledger.time_ms)));
+        let left =
+            ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(ledger.time_ms)));
         let timeout = left.map_or(ANSWER_LIMIT, |left| left.min(ANSWER_LIMIT));
         let request = Invocation { id: invocation, max_output, timeout, idle: SILENCE_LIMIT.min(timeout) };
 
@@ -53,7 +55,7 @@ impl Driver<'_> {
             match answer {
                 Ok(answer) => return self.answered(step, request.id, answer, estimate),
                 Err(failure) => {
-                    let wait = self.runtime.retry.delay(attempt, &failure, self.runtime.jitter());
+                    let wait = self.runtime.retry.delay(attempt, &failure, jitter());
                     self.failed(step, attempt, &failure, wait).await?;
                     let Some(wait) = wait else {
                         return self.detach(Pause::Provider, None).await;
@@ -67,15 +69,18 @@ impl Driver<'_> {
         }
     }
 
-    fn answered(&mut self, step: StepId, invocation: String, answer: Answer, estimate: u64) -> Result<(), RunError> {
-        let json = serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
+    fn answered(
+        &mut self,
+        step: StepId,
+        invocation: String,
+        answer: Answer,
+        estimate: u64,
+    ) -> Result<(), RunError> {
+        let json =
+            serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let estimated = answer.usage.is_none();
         let usage = answer.usage.map_or_else(
-            || Usage {
-                input: estimate,
-                output: json.len() as u64 / BYTES_PER_TOKEN,
-                ..Usage::default()
-            },
+            || Usage { input: estimate, output: json.len() as u64 / BYTES_PER_TOKEN, ..Usage::default() },
             plausible,
         );
         let body = ModelAnswered {
@@ -119,11 +124,13 @@ impl Driver<'_> {
 
     /// Ends the run.
     pub(crate) async fn finish(&mut self, outcome: Outcome) -> Result<(), RunError> {
-        let tree = self.tree_now().await?;
+        let tree = self.tree_now()?;
         let state = self.recorder.state();
-        let verified =
-            state.gate_holds() && state.last_gate().is_some_and(|judged| judged.tree == tree);
-        if outcome == Outcome::Done && state.created().is_some_and(|created| created.gate.is_some()) && !verified {
+        let verified = state.gate_holds() && state.last_gate().is_some_and(|judged| judged.tree == tree);
+        if outcome == Outcome::Done
+            && state.created().is_some_and(|created| created.gate.is_some())
+            && !verified
+        {
             // Something changed between the gate and now: the drift is recorded, so the gate is due again.
             return self.recorder.commit().await;
         }
@@ -132,7 +139,11 @@ impl Driver<'_> {
     }
 
     /// Leaves the run for later.
-    pub(crate) async fn detach(&mut self, why: Pause, act: Option<provost_core::id::ActId>) -> Result<(), RunError> {
+    pub(crate) async fn detach(
+        &mut self,
+        why: Pause,
+        act: Option<provost_core::id::ActId>,
+    ) -> Result<(), RunError> {
         self.recorder.record(Body::DriverDetached(DriverDetached { why, act }))?;
         self.recorder.commit().await
     }

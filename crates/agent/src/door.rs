@@ -64,8 +64,8 @@ impl ActResult {
 
 impl Driver<'_> {
     /// Reads a call as an act and puts it before the policy.
-    pub(crate) async fn decide(&mut self, at: CallRef) -> Result<(), RunError> {
-        let answer = self.current_answer().await?;
+    pub(crate) fn decide(&mut self, at: CallRef) -> Result<(), RunError> {
+        let answer = self.current_answer()?;
         let call = answer
             .calls
             .get(at.index as usize)
@@ -75,14 +75,10 @@ impl Driver<'_> {
                         Make it again, in smaller pieces.";
             return self.invalid(at, InvalidCall::CutOff, text);
         }
-        let read = self
-            .runtime
-            .tools
-            .decode(&call.name, &call.arguments)
-            .and_then(|(tool, args)| {
-                let touches = self.in_context(|ctx| tool.touches(&args, ctx))?;
-                Ok((tool, args, touches))
-            });
+        let read = self.runtime.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
+            let touches = self.in_context(|ctx| tool.touches(&args, ctx))?;
+            Ok((tool, args, touches))
+        });
         let (tool, args, touches) = match read {
             Ok(read) => read,
             Err(bad) => return self.invalid(at, why_invalid(&bad), &bad.to_string()),
@@ -184,9 +180,12 @@ impl Driver<'_> {
     /// Takes the words that were given with `resume`.
     pub(crate) fn take_answers(&mut self, answers: &[Answer]) -> Result<(), RunError> {
         for answer in answers {
-            let waits = self.recorder.state().open_acts().get(&answer.act).is_some_and(|open| {
-                open.decision.effect == Decided::Ask && open.verdict.is_none()
-            });
+            let waits = self
+                .recorder
+                .state()
+                .open_acts()
+                .get(&answer.act)
+                .is_some_and(|open| open.decision.effect == Decided::Ask && open.verdict.is_none());
             if !waits {
                 return Err(RunError::Contract(format!("act {} does not wait for an answer", answer.act)));
             }
@@ -202,7 +201,7 @@ impl Driver<'_> {
             return self.perform_gate(act).await;
         }
         let begun = Instant::now();
-        let effect = match self.prepare(&open).await? {
+        let effect = match self.prepare(&open)? {
             Ok(effect) => effect,
             Err(text) => {
                 let mut failed = ActResult::of(ActEnd::Failed, text);
@@ -219,23 +218,26 @@ impl Driver<'_> {
     }
 
     /// Reads the call again and prepares it. The decision was made on exactly these touches; anything else is refused.
-    async fn prepare(&mut self, open: &OpenAct) -> Result<Result<Effect, String>, RunError> {
-        let answer = self.current_answer().await?;
+    fn prepare(&mut self, open: &OpenAct) -> Result<Result<Effect, String>, RunError> {
+        let answer = self.current_answer()?;
         let call = open.call.and_then(|call| answer.calls.get(call.index as usize));
         let call = call.ok_or_else(|| RunError::Internal("the act's call is gone".to_owned()))?;
-        let prepared = self.runtime.tools.decode(&call.name, &call.arguments).map_err(|bad| bad.to_string()).and_then(
-            |(tool, args)| {
-                self.in_context(|ctx| {
-                    let touches = tool.touches(&args, ctx).map_err(|bad| bad.to_string())?;
-                    if touches != open.touches {
-                        return Err("The workspace changed between the decision and the act: it would now touch \
+        let prepared =
+            self.runtime.tools.decode(&call.name, &call.arguments).map_err(|bad| bad.to_string()).and_then(
+                |(tool, args)| {
+                    self.in_context(|ctx| {
+                        let touches = tool.touches(&args, ctx).map_err(|bad| bad.to_string())?;
+                        if touches != open.touches {
+                            return Err(
+                                "The workspace changed between the decision and the act: it would now touch \
                                     something else. Nothing was done; try again."
-                            .to_owned());
-                    }
-                    tool.prepare(&args, ctx).map_err(|failure| failure.to_string())
-                })
-            },
-        );
+                                    .to_owned(),
+                            );
+                        }
+                        tool.prepare(&args, ctx).map_err(|failure| failure.to_string())
+                    })
+                },
+            );
         Ok(prepared)
     }
 
@@ -250,9 +252,9 @@ impl Driver<'_> {
         };
         let readable = |path: &RelPath| {
             let touch = [Touch::Read { path: path.clone() }];
-            state.created().is_some_and(|created| {
-                created.policy.decide(&touch, state.rung()).effect != Decided::Deny
-            })
+            state
+                .created()
+                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect != Decided::Deny)
         };
         f(&Context {
             workspace: self.files.workspace(),
@@ -280,7 +282,13 @@ impl Driver<'_> {
         seen.into_iter().map(|(path, bytes)| Seen { path, content: salt.digest(&bytes) }).collect()
     }
 
-    async fn write(&mut self, act: ActId, open: &OpenAct, set: WriteSet, begun: Instant) -> Result<(), RunError> {
+    async fn write(
+        &mut self,
+        act: ActId,
+        open: &OpenAct,
+        set: WriteSet,
+        begun: Instant,
+    ) -> Result<(), RunError> {
         let drifted = self.files.drift_of(&set.changes, &mut self.recorder)?;
         if !drifted.is_empty() {
             self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes: drifted }))?;
@@ -295,7 +303,7 @@ impl Driver<'_> {
             })
             .filter(|change| change.before != change.after)
             .collect();
-        if let Some(denied) = self.denied_write(&changes, open) {
+        if let Some(denied) = stray_write(&changes, open) {
             return self.end(act, ActResult::of(ActEnd::Failed, denied));
         }
         self.start(act, Intent::Write { changes: changes.clone() }).await?;
@@ -303,7 +311,9 @@ impl Driver<'_> {
             Ok(applied) => {
                 let mut text = set.report;
                 for path in applied.in_place {
-                    text.push_str(&format!("\n`{path}` has several names (hard links): all of them changed."));
+                    text.push_str(&format!(
+                        "\n`{path}` has several names (hard links): all of them changed."
+                    ));
                 }
                 let mut result = ActResult::of(ActEnd::Done, text);
                 result.seen = self.seen(set.seen);
@@ -327,14 +337,6 @@ impl Driver<'_> {
         result.duration_ms = millis(begun);
         self.end(act, result)?;
         self.files.refresh(&paths)
-    }
-
-    /// A tool may only write where its touches said it would; the state machine refuses anything else.
-    fn denied_write(&self, changes: &[Change], open: &OpenAct) -> Option<String> {
-        let stray = changes.iter().find(|change| {
-            !open.touches.iter().any(|touch| matches!(touch, Touch::Write { path } if *path == change.path))
-        })?;
-        Some(format!("`{}` was not put before the policy. Nothing was written.", stray.path))
     }
 
     /// Makes the intent durable. Only behind this line may anything happen.
@@ -364,7 +366,7 @@ impl Driver<'_> {
 
     /// Runs a command under the sandbox and records what it did.
     pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
-        self.note_drift().await?;
+        self.note_drift()?;
         let dir = self.record_dir(act);
         let spool = |source| RunError::Spool { path: dir.clone(), source };
         if dir.exists() {
@@ -412,7 +414,12 @@ impl Driver<'_> {
     }
 
     /// Records how a command ended and what it changed; what it may not change is undone.
-    async fn command_ended(&mut self, act: ActId, argv: &[String], record: &ExitRecord) -> Result<(), RunError> {
+    async fn command_ended(
+        &mut self,
+        act: ActId,
+        argv: &[String],
+        record: &ExitRecord,
+    ) -> Result<(), RunError> {
         let (changes, reverted) = self.changes_by_command().await?;
         let exit = exit_fact(record.ended);
         let output =
@@ -448,9 +455,9 @@ impl Driver<'_> {
         for change in all {
             let touch = [Touch::Write { path: change.path.clone() }];
             let state = self.recorder.state();
-            let denied = state.created().is_some_and(|created| {
-                created.policy.decide(&touch, state.rung()).effect == Decided::Deny
-            });
+            let denied = state
+                .created()
+                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect == Decided::Deny);
             if !denied {
                 changes.push(change);
             } else if self.files.undo(&change, &self.recorder).await? == Undone::Yes {
@@ -458,8 +465,11 @@ impl Driver<'_> {
             } else {
                 return Err(RunError::Workspace {
                     path: self.files.root().to_owned(),
-                    reason: format!("a command changed `{}`, which the policy protects, and its content before is \
-                                     not kept (it is too large): restore it and resume", change.path),
+                    reason: format!(
+                        "a command changed `{}`, which the policy protects, and its content before is \
+                                     not kept (it is too large): restore it and resume",
+                        change.path
+                    ),
                 });
             }
         }
@@ -467,7 +477,7 @@ impl Driver<'_> {
     }
 
     /// Records what changed without an act.
-    pub(crate) async fn note_drift(&mut self) -> Result<Drift, RunError> {
+    pub(crate) fn note_drift(&mut self) -> Result<Drift, RunError> {
         let changes = self.files.observe(&mut self.recorder)?;
         if changes.is_empty() {
             return Ok(Drift::None);
@@ -500,7 +510,8 @@ impl Driver<'_> {
             path: self.files.root().to_owned(),
             reason: error.to_string(),
         })?;
-        let mut text = "Written. (The driver was restarted meanwhile; the files were found complete.)".to_owned();
+        let mut text =
+            "Written. (The driver was restarted meanwhile; the files were found complete.)".to_owned();
         if settled != Settled::AllAfter {
             let mut set = Vec::with_capacity(changes.len());
             for change in changes {
@@ -514,7 +525,9 @@ impl Driver<'_> {
                 let found = self.files.differences_at(&set, &mut self.recorder)?;
                 let mut result = ActResult::of(
                     ActEnd::Failed,
-                    format!("The driver was restarted during this write, and it could not be completed: {error}"),
+                    format!(
+                        "The driver was restarted during this write, and it could not be completed: {error}"
+                    ),
                 );
                 result.changes = found;
                 return self.end(act, result);
@@ -557,7 +570,10 @@ impl Driver<'_> {
         match found {
             Ok(Recovered::Finished(record)) => self.command_ended(act, argv, &record).await?,
             Ok(Recovered::NotStarted(failure)) => {
-                let text = format!("The driver died before this command was let go ({}). It did not run.", failure.step);
+                let text = format!(
+                    "The driver died before this command was let go ({}). It did not run.",
+                    failure.step
+                );
                 self.end(act, ActResult::of(ActEnd::Interrupted, text))?;
             }
             Ok(Recovered::Running | Recovered::Unknown) => {
@@ -574,12 +590,20 @@ impl Driver<'_> {
     }
 }
 
+/// A tool may only write where its touches said it would; the state machine refuses anything else.
+fn stray_write(changes: &[Change], open: &OpenAct) -> Option<String> {
+    let stray = changes.iter().find(|change| {
+        !open.touches.iter().any(|touch| matches!(touch, Touch::Write { path } if *path == change.path))
+    })?;
+    Some(format!("`{}` was not put before the policy. Nothing was written.", stray.path))
+}
+
 fn why_invalid(bad: &BadCall) -> InvalidCall {
     match bad {
         BadCall::UnknownTool { .. } => InvalidCall::UnknownTool,
-        BadCall::File(
-            FileError::Outside { .. } | FileError::Leaves { .. } | FileError::Path(_),
-        ) => InvalidCall::Outside,
+        BadCall::File(FileError::Outside { .. } | FileError::Leaves { .. } | FileError::Path(_)) => {
+            InvalidCall::Outside
+        }
         _ => InvalidCall::BadArguments,
     }
 }

@@ -80,14 +80,14 @@ impl Driver<'_> {
                         .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
                 }
                 Next::Ask { step, invocation } => self.ask(step, invocation).await?,
-                Next::Call(call) => self.decide(call).await?,
+                Next::Call(call) => self.decide(call)?,
                 Next::Approve(act) => self.approve(act).await?,
                 Next::Perform(act) => self.perform(act).await?,
                 Next::Refuse(act) => self.refuse(act)?,
                 Next::Recover(act) => self.recover(act).await?,
-                Next::Submit(via) => self.submit(via).await?,
-                Next::RunGate => self.run_gate().await?,
-                Next::JudgeGate(act) => self.judge_gate(act).await?,
+                Next::Submit(via) => self.submit(via)?,
+                Next::RunGate => self.run_gate()?,
+                Next::JudgeGate(act) => self.judge_gate(act)?,
                 Next::Note(why) => self.note(why).await?,
                 Next::Finish(outcome) => self.finish(outcome).await?,
             }
@@ -108,15 +108,15 @@ impl Driver<'_> {
     }
 
     /// The answer whose calls are worked on: in hand, or read back after a restart.
-    pub(crate) async fn current_answer(&mut self) -> Result<Assistant, RunError> {
+    pub(crate) fn current_answer(&self) -> Result<Assistant, RunError> {
         match &self.answer {
             Some(answer) => Ok(answer.clone()),
             None => Err(RunError::Internal("no answer is at hand".to_owned())),
         }
     }
 
-    async fn submit(&mut self, via: SubmitVia) -> Result<(), RunError> {
-        let answer = self.current_answer().await?;
+    fn submit(&mut self, via: SubmitVia) -> Result<(), RunError> {
+        let answer = self.current_answer()?;
         let summary = match via {
             SubmitVia::FinalAnswer => answer.text,
             SubmitVia::Tool => answer
@@ -134,8 +134,8 @@ impl Driver<'_> {
     }
 
     /// The digest of the workspace as it is now; what changed unnoticed is recorded first.
-    pub(crate) async fn tree_now(&mut self) -> Result<TreeDigest, RunError> {
-        self.note_drift().await?;
+    pub(crate) fn tree_now(&mut self) -> Result<TreeDigest, RunError> {
+        self.note_drift()?;
         self.files.tree()
     }
 }

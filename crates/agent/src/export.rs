@@ -40,7 +40,12 @@ pub enum ExportError {
 }
 
 /// Writes the evidence of a run that is over into `dir`, signed by `key`.
-pub async fn export(store: &dyn Store, run: &RunId, key: &SigningKey, dir: &Path) -> Result<Exported, ExportError> {
+pub async fn export(
+    store: &dyn Store,
+    run: &RunId,
+    key: &SigningKey,
+    dir: &Path,
+) -> Result<Exported, ExportError> {
     let salt = store.salt(run).await?.ok_or_else(|| ExportError::Gone(run.clone()))?;
     let mut journal = Vec::new();
     for line in store.events_json(run).await? {

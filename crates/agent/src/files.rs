@@ -143,10 +143,15 @@ impl Files {
     }
 
     /// Reads the workspace of a run that is taken up again. Every path that is not as the journal expects is suspect.
-    pub(crate) async fn restore(&mut self, created: &RunCreated, recorder: &Recorder) -> Result<(), RunError> {
+    pub(crate) async fn restore(
+        &mut self,
+        created: &RunCreated,
+        recorder: &Recorder,
+    ) -> Result<(), RunError> {
         let json = recorder.bytes(&created.manifest).await?;
-        let list: Vec<BaseFile> = serde_json::from_slice(&json)
-            .map_err(|error| RunError::Gone(format!("the list of files at the start does not parse: {error}")))?;
+        let list: Vec<BaseFile> = serde_json::from_slice(&json).map_err(|error| {
+            RunError::Gone(format!("the list of files at the start does not parse: {error}"))
+        })?;
         self.base = list.into_iter().map(|file| (file.path.clone(), file)).collect();
         let net = recorder.state().net_changes();
         let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
@@ -202,8 +207,7 @@ impl Files {
 
     /// Looks at these paths again after they were written.
     pub(crate) fn refresh(&mut self, paths: &[RelPath]) -> Result<(), RunError> {
-        let deltas =
-            self.manifest.refresh(&self.workspace, paths).map_err(|error| self.error(error))?;
+        let deltas = self.manifest.refresh(&self.workspace, paths).map_err(|error| self.error(error))?;
         self.suspect.extend(deltas.into_iter().map(|delta| delta.path));
         Ok(())
     }
@@ -237,22 +241,27 @@ impl Files {
     }
 
     /// A file as the journal expects it.
-    pub(crate) fn expected(&mut self, path: &RelPath, recorder: &mut Recorder) -> Result<Option<FileFact>, RunError> {
+    pub(crate) fn expected(
+        &mut self,
+        path: &RelPath,
+        recorder: &mut Recorder,
+    ) -> Result<Option<FileFact>, RunError> {
         if let Some(change) = recorder.state().net_changes().get(path) {
             return Ok(change.after.clone());
         }
         let Some(base) = self.base.get_mut(path) else {
             return Ok(None);
         };
-        if base.content.is_none() && base.size <= KEEP {
-            if let Some(repository) = &self.repository {
-                let id = match repository.format() {
-                    ObjectFormat::Sha1 => base.sha1.clone(),
-                    ObjectFormat::Sha256 => base.sha256.to_string(),
-                };
-                let held = repository.blobs(&[id])?.pop();
-                base.content = held.map(|bytes| recorder.content(bytes));
-            }
+        if base.content.is_none()
+            && base.size <= KEEP
+            && let Some(repository) = &self.repository
+        {
+            let id = match repository.format() {
+                ObjectFormat::Sha1 => base.sha1.clone(),
+                ObjectFormat::Sha256 => base.sha256.to_string(),
+            };
+            let held = repository.blobs(&[id])?.pop();
+            base.content = held.map(|bytes| recorder.content(bytes));
         }
         Ok(Some(FileFact {
             mode: base.mode.clone(),

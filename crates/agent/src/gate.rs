@@ -15,7 +15,7 @@ use crate::error::RunError;
 
 impl Driver<'_> {
     /// Puts the gate's command before the policy, like any act.
-    pub(crate) async fn run_gate(&mut self) -> Result<(), RunError> {
+    pub(crate) fn run_gate(&mut self) -> Result<(), RunError> {
         let args = json!({ "argv": self.gate()?.argv });
         // The command of the gate is a command like any other: the tool that makes those makes this one.
         let touches = self
@@ -44,7 +44,7 @@ impl Driver<'_> {
     }
 
     /// Judges the gate's command. It passes when it exits with 0 and leaves the tree as it was.
-    pub(crate) async fn judge_gate(&mut self, act: ActId) -> Result<(), RunError> {
+    pub(crate) fn judge_gate(&mut self, act: ActId) -> Result<(), RunError> {
         let (exit, changed) = self
             .recorder
             .state()
@@ -52,7 +52,7 @@ impl Driver<'_> {
             .ok_or_else(|| RunError::Internal("the gate did not run".to_owned()))?;
         // The gate's command started on exactly what the journal expects of the workspace. If it changed nothing and
         // nothing drifted since, the tree now is the tree that it judged.
-        let drifted = self.note_drift().await?;
+        let drifted = self.note_drift()?;
         let tree = self.files.tree()?;
         let verdict = match exit {
             Some(ExitFact::Exited { code: 0 }) if !changed && drifted == Drift::None => GateVerdict::Passed,
@@ -69,13 +69,17 @@ impl Driver<'_> {
     /// Says something to the model.
     pub(crate) async fn note(&mut self, why: NoteWhy) -> Result<(), RunError> {
         let text = match why {
-            NoteWhy::CutOff => "Your answer was cut off by its length limit. Go on, in smaller pieces.".to_owned(),
+            NoteWhy::CutOff => {
+                "Your answer was cut off by its length limit. Go on, in smaller pieces.".to_owned()
+            }
             NoteWhy::Empty => {
                 "Your answer held nothing. Call a tool, or call `submit` if the work is done.".to_owned()
             }
-            NoteWhy::Repeating => "You made the same failing call several times. It will fail again: read what it \
+            NoteWhy::Repeating => {
+                "You made the same failing call several times. It will fail again: read what it \
                                    says and do something else."
-                .to_owned(),
+                    .to_owned()
+            }
             NoteWhy::GateFailed => self.gate_report().await?,
         };
         let text = self.recorder.content(text);

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use provost_core::act::show_argv;
 use provost_core::containment::{Guarantee, Receipt, Strength};
 use provost_core::contract::{Contract, Limits};
-use provost_core::act::show_argv;
 
 /// Whether commands may change the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,9 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
 
 fn promise(guarantee: Guarantee, writes: Writes) -> &'static str {
     match guarantee {
-        Guarantee::FsWrite if writes == Writes::None => "they can write in their temp folder only; the workspace is read-only",
+        Guarantee::FsWrite if writes == Writes::None => {
+            "they can write in their temp folder only; the workspace is read-only"
+        }
         Guarantee::FsWrite => "they can write in the workspace and their temp folder only",
         Guarantee::FsRead => "they can read the workspace and the system's programs and libraries only",
         Guarantee::Net => "they have no network (a server on their own loopback works)",

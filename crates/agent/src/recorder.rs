@@ -33,7 +33,7 @@ pub(crate) struct Recorder {
     drafts: Vec<Draft>,
     blobs: Vec<Blob>,
     /// Content recorded since the last message went out, for building the next.
-    words: HashMap<Digest, Arc<Vec<u8>>>,
+    words: Held,
     items: Vec<Item>,
     /// Ids of the calls of the newest answer that went out: the results that follow it carry them.
     call_ids: Vec<String>,
@@ -43,9 +43,13 @@ pub(crate) struct Recorder {
     last_ms: u64,
 }
 
-impl Words for HashMap<Digest, Arc<Vec<u8>>> {
+/// Content by its digest.
+#[derive(Default)]
+struct Held(HashMap<Digest, Arc<Vec<u8>>>);
+
+impl Words for Held {
     fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
-        HashMap::get(self, digest).map(|bytes| bytes.as_ref().clone())
+        self.0.get(digest).map(|bytes| bytes.as_ref().clone())
     }
 }
 
@@ -69,7 +73,7 @@ impl Recorder {
             dialogue: Dialogue::default(),
             drafts: Vec::new(),
             blobs: Vec::new(),
-            words: HashMap::new(),
+            words: Held::default(),
             items: Vec::new(),
             call_ids: Vec::new(),
             gate_output: None,
@@ -89,10 +93,9 @@ impl Recorder {
     }
 
     fn fold(&mut self, event: &Event) -> Result<(), RunError> {
-        self.state.apply(event).map_err(|violation| RunError::Unsound {
-            run: event.stream.to_string(),
-            violation,
-        })?;
+        self.state
+            .apply(event)
+            .map_err(|violation| RunError::Unsound { run: event.stream.to_string(), violation })?;
         self.items.extend(self.dialogue.apply(event));
         match &event.body {
             Body::ModelAnswered(answered) => self.last_stop = answered.stop,
@@ -132,10 +135,10 @@ impl Recorder {
     pub(crate) fn content(&mut self, bytes: impl Into<Vec<u8>>) -> Digest {
         let bytes = bytes.into();
         let digest = self.salt.digest(&bytes);
-        if self.words.contains_key(&digest) {
+        if self.words.0.contains_key(&digest) {
             return digest;
         }
-        self.words.insert(digest, Arc::new(bytes.clone()));
+        self.words.0.insert(digest, Arc::new(bytes.clone()));
         self.blobs.push(Blob::new(&self.salt, bytes));
         digest
     }
@@ -194,7 +197,7 @@ impl Recorder {
                 Item::Results(results) => messages.push(self.results(&results).await?),
             }
         }
-        self.words.clear();
+        self.words.0.clear();
         Ok(messages)
     }
 
@@ -227,7 +230,7 @@ impl Recorder {
 
     /// Content of this run by its digest.
     pub(crate) async fn bytes(&self, digest: &Digest) -> Result<Vec<u8>, RunError> {
-        if let Some(bytes) = self.words.get(digest) {
+        if let Some(bytes) = self.words.0.get(digest) {
             return Ok(bytes.as_ref().clone());
         }
         self.store

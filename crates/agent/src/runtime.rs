@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Source};
 use provost_core::event::{Body, DriverAttached, Event, ModelFact, RunCreated, Verdict};
 use provost_core::id::{ActId, RunId};
 use provost_core::policy::{Containment, Policy};
-use provost_core::containment::Rung;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_journal::{Lease, Owner, Store};
@@ -30,7 +30,7 @@ use crate::recorder::Recorder;
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// How long a lease lasts without a heartbeat. A driver renews it three times as often.
-const LEASE_TTL: Duration = Duration::from_secs(60);
+const LEASE_TTL: Duration = Duration::from_mins(1);
 
 /// What a run needs from the outside world. It reads no environment, no home folder and no terminal: all of that is
 /// passed in.
@@ -61,11 +61,7 @@ pub struct Runtime {
 
 /// The system's clock.
 pub fn system_clock() -> Clock {
-    Arc::new(|| {
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_millis() as u64)
-    })
+    Arc::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64))
 }
 
 /// A run to start.
@@ -150,7 +146,7 @@ impl Runtime {
         };
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
-        self.attach(&mut recorder, &sandbox)?;
+        attach(&mut recorder, &sandbox)?;
         let dialogue = self.provider.open(Prelude { system, tools: specs, max_output: limits.answer_tokens });
         let driver = Driver {
             runtime: self,
@@ -172,16 +168,18 @@ impl Runtime {
     /// Takes up a run where its journal ends. `answers` are words on acts that wait.
     ///
     /// Policy, budget, gate and limits come from the journal; nothing here widens them.
-    pub async fn resume(&self, run: &RunId, answers: &[Answer], interrupt: Interrupt) -> Result<Ending, RunError> {
+    pub async fn resume(
+        &self,
+        run: &RunId,
+        answers: &[Answer],
+        interrupt: Interrupt,
+    ) -> Result<Ending, RunError> {
         let events = self.store.events(run, 0).await?;
         if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
             return Ok(Ending::Over(finished.clone()));
         }
-        let salt = self
-            .store
-            .salt(run)
-            .await?
-            .ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
+        let salt =
+            self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
         let lease = self.acquire(run).await?;
         // Read again under the lease: whoever held it before may have written in between.
         let events = self.store.events(run, 0).await?;
@@ -198,12 +196,9 @@ impl Runtime {
         let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
-        self.attach(&mut recorder, &sandbox)?;
-        let dialogue = self.provider.open(Prelude {
-            system,
-            tools: specs,
-            max_output: created.limits.answer_tokens,
-        });
+        attach(&mut recorder, &sandbox)?;
+        let dialogue =
+            self.provider.open(Prelude { system, tools: specs, max_output: created.limits.answer_tokens });
         let mut driver = Driver {
             runtime: self,
             recorder,
@@ -234,16 +229,6 @@ impl Runtime {
         Ok(self.store.acquire(run, owner, (self.clock)(), LEASE_TTL).await?)
     }
 
-    fn attach(&self, recorder: &mut Recorder, sandbox: &Sandbox) -> Result<(), RunError> {
-        let body = DriverAttached {
-            generation: recorder.lease.generation,
-            host: recorder.lease.owner.host.clone(),
-            pid: std::process::id(),
-            containment: sandbox.receipt().clone(),
-        };
-        recorder.record(Body::DriverAttached(body))
-    }
-
     /// Drives under a heartbeat, and gives the lease back.
     async fn drive(&self, mut driver: Driver<'_>) -> Result<Ending, RunError> {
         let lease = driver.recorder.lease.clone();
@@ -262,7 +247,10 @@ impl Runtime {
             tokio::time::sleep(LEASE_TTL / 3).await;
             match self.store.renew(&lease, (self.clock)(), LEASE_TTL).await {
                 Ok(renewed) => lease = renewed,
-                Err(error @ (provost_journal::StoreError::Fenced { .. } | provost_journal::StoreError::Conflict { .. })) => {
+                Err(
+                    error @ (provost_journal::StoreError::Fenced { .. }
+                    | provost_journal::StoreError::Conflict { .. }),
+                ) => {
                     return error.into();
                 }
                 // The store may be busy or full for a moment; the appends themselves say so if it lasts.
@@ -279,11 +267,21 @@ impl Runtime {
         let profile = files.profile(policy, &self.host)?;
         Ok(Sandbox::new(&self.probe, profile, rungs)?)
     }
+}
 
-    /// A number from 0 to 1 that spreads retries. Randomness that decides nothing.
-    pub(crate) fn jitter(&self) -> f64 {
-        random::<4>().map_or(0.5, |bytes| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
-    }
+fn attach(recorder: &mut Recorder, sandbox: &Sandbox) -> Result<(), RunError> {
+    let body = DriverAttached {
+        generation: recorder.lease.generation,
+        host: recorder.lease.owner.host.clone(),
+        pid: std::process::id(),
+        containment: sandbox.receipt().clone(),
+    };
+    recorder.record(Body::DriverAttached(body))
+}
+
+/// A number from 0 to 1 that spreads retries. Randomness that decides nothing.
+pub(crate) fn jitter() -> f64 {
+    random::<4>().map_or(0.5, |bytes| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
 }
 
 fn random<const N: usize>() -> Result<[u8; N], RunError> {

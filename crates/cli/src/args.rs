@@ -274,7 +274,8 @@ pub(crate) struct Key {
 fn parse_usd(text: &str) -> Result<u64, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) || fraction.len() > 6 {
+    if (whole.is_empty() && fraction.is_empty()) || !digits(whole) || !digits(fraction) || fraction.len() > 6
+    {
         return Err("expected dollars, as in 2 or 0.25".to_owned());
     }
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| "too large".to_owned())? };
@@ -295,7 +296,8 @@ fn parse_price(text: &str) -> Result<(u64, u64), String> {
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..split].parse().map_err(|_| "expected a duration, as in 90s, 15m or 2h".to_owned())?;
+    let number: u64 =
+        text[..split].parse().map_err(|_| "expected a duration, as in 90s, 15m or 2h".to_owned())?;
     let scale = match &text[split..] {
         "ms" => return Ok(Duration::from_millis(number)),
         "" | "s" => 1,

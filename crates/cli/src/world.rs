@@ -31,9 +31,9 @@ impl World {
         if let Some(folder) = self.var(variable) {
             return Ok(PathBuf::from(folder).join("provost"));
         }
-        let home = self
-            .home()
-            .ok_or_else(|| Failure::usage("neither HOME nor a folder is set").hint("set HOME, or give --store FILE"))?;
+        let home = self.home().ok_or_else(|| {
+            Failure::usage("neither HOME nor a folder is set").hint("set HOME, or give --store FILE")
+        })?;
         Ok(home.join(fallback).join("provost"))
     }
 

@@ -32,7 +32,13 @@ async fn a_contract_without_a_policy_is_strict_and_parks() {
     runtime.approver = Arc::new(Always::APPROVE);
     let (run, ending) = bench.start(&runtime, Contract::new("write")).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
-    assert!(bench.bodies(&run).await.iter().any(|body| matches!(body, Body::ActApproved(word) if word.by == "--yes")));
+    assert!(
+        bench
+            .bodies(&run)
+            .await
+            .iter()
+            .any(|body| matches!(body, Body::ActApproved(word) if word.by == "--yes"))
+    );
 }
 
 #[tokio::test]

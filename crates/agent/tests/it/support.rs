@@ -94,7 +94,11 @@ impl Bench {
         runtime
     }
 
-    pub(crate) async fn start(&self, runtime: &Runtime, contract: Contract) -> Result<(RunId, Ending), RunError> {
+    pub(crate) async fn start(
+        &self,
+        runtime: &Runtime,
+        contract: Contract,
+    ) -> Result<(RunId, Ending), RunError> {
         let order = Order {
             contract,
             workspace: self.dir.path().join("workspace"),

@@ -21,7 +21,8 @@ fn shell(line: &str) -> Answer {
 #[tokio::test]
 async fn what_a_command_changes_is_recorded_with_before_and_after() {
     let bench = Bench::new(&[("a.txt", "one\n"), ("gone.txt", "g\n"), (".gitignore", "ignored\n")]);
-    let runtime = bench.runtime(vec![shell("echo two > a.txt; rm gone.txt; echo n > new.txt; echo i > ignored")]);
+    let runtime =
+        bench.runtime(vec![shell("echo two > a.txt; rm gone.txt; echo n > new.txt; echo i > ignored")]);
     let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
     let changes = bench
@@ -48,7 +49,8 @@ async fn a_command_cannot_leave_a_change_where_policy_denies_writing() {
 
     let bench = Bench::new(&files);
     let runtime = bench.runtime(vec![shell(line)]);
-    let (run, _) = bench.start(&runtime, contract().policy(Policy::preset(Preset::Workspace).with(deny))).await.unwrap();
+    let (run, _) =
+        bench.start(&runtime, contract().policy(Policy::preset(Preset::Workspace).with(deny))).await.unwrap();
     assert_eq!(bench.read("locked/old.txt"), "old\n");
     assert!(!bench.path("locked/new.txt").exists());
     assert_eq!(bench.read("free.txt"), "ok\n");
@@ -88,8 +90,13 @@ async fn e17_a_file_that_somebody_else_changed_is_not_overwritten() {
     let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
     assert!(bench.told(&run, 1).await.contains("Nothing was written"), "{}", bench.told(&run, 1).await);
-    assert_eq!(bench.read("a.txt"), "three\n", "after reading again it works, and one's own writes do not block");
-    let drifts = bench.bodies(&run).await.into_iter().filter(|body| matches!(body, Body::WorkspaceDrifted(_))).count();
+    assert_eq!(
+        bench.read("a.txt"),
+        "three\n",
+        "after reading again it works, and one's own writes do not block"
+    );
+    let drifts =
+        bench.bodies(&run).await.into_iter().filter(|body| matches!(body, Body::WorkspaceDrifted(_))).count();
     assert_eq!(drifts, 1, "the other's change is in the journal, once");
 }
 

@@ -5,8 +5,8 @@ use provost::journal::Store;
 
 use super::setup::{Place, signing_key};
 use crate::args::Export;
-use crate::render::say;
 use crate::failure::Failure;
+use crate::render::say;
 use crate::world::World;
 
 pub(crate) async fn export(world: &World, args: Export) -> Result<u8, Failure> {
@@ -15,7 +15,12 @@ pub(crate) async fn export(world: &World, args: Export) -> Result<u8, Failure> {
     let key_path = world.key_path()?;
     let key = signing_key(&key_path)?;
     let exported = write_bundle(place.store.as_ref(), &run, &key, &args.out).await.map_err(Failure::usage)?;
-    say!("wrote `{}`: patch of {} bytes, signed by key {}", exported.dir.display(), exported.patch_bytes, exported.key_id);
+    say!(
+        "wrote `{}`: patch of {} bytes, signed by key {}",
+        exported.dir.display(),
+        exported.patch_bytes,
+        exported.key_id
+    );
     say!("give the recipient `{}` by another way", key_path.with_extension("pub.pem").display());
     Ok(0)
 }

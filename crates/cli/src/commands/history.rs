@@ -14,7 +14,7 @@ use serde_json::json;
 use super::setup::Place;
 use crate::args::{Log, Runs, Show};
 use crate::failure::Failure;
-use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens, say};
+use crate::render::{Console, JsonLines, cost, duration, ending_line, say, tokens};
 use crate::world::World;
 
 /// Content looked up ahead, since looking it up waits.
@@ -67,8 +67,9 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
     let run = place.store.find(&args.run).await?;
     let events = place.store.events(&run, 0).await?;
-    let state = RunState::fold(run.clone(), &events)
-        .map_err(|violation| Failure::evidence(format!("the journal of `{run}` is not sound: {violation}")))?;
+    let state = RunState::fold(run.clone(), &events).map_err(|violation| {
+        Failure::evidence(format!("the journal of `{run}` is not sound: {violation}"))
+    })?;
     let Some(created) = state.created() else {
         return Err(Failure::usage(format!("`{run}` was never started: its journal is empty")));
     };
@@ -115,7 +116,11 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         counts.refused
     );
     for (id, act) in state.open_acts() {
-        say!("open: act {id}, {} {}", act.tool, act.touches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+        say!(
+            "open: act {id}, {} {}",
+            act.tool,
+            act.touches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        );
     }
     for change in state.net_changes().values() {
         let word = match (&change.before, &change.after) {
@@ -125,10 +130,11 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         };
         say!("{word}: {}", visible(change.path.as_str(), Lines::Escape));
     }
-    match &ending {
-        Some(ending) => say!("{}", ending_line(run.as_str(), ending)),
-        None => say!("not over: a driver works on it, or died. `provost resume {run}` finds out"),
-    }
+    let last = ending.as_ref().map_or_else(
+        || format!("not over: a driver works on it, or died. `provost resume {run}` finds out"),
+        |ending| ending_line(run.as_str(), ending),
+    );
+    say!("{last}");
     Ok(0)
 }
 

@@ -2,8 +2,8 @@
 
 use super::setup::signing_key;
 use crate::args::Key;
-use crate::render::say;
 use crate::failure::Failure;
+use crate::render::say;
 use crate::world::World;
 
 pub(crate) fn key(world: &World, args: &Key) -> Result<u8, Failure> {

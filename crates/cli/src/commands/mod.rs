@@ -18,7 +18,8 @@ use crate::world::World;
 /// Runs a command and says what to exit with.
 pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
     let world = World::read();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::internal)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::internal)?;
     runtime.block_on(async {
         match args.command {
             Command::Demo(args) => demo::demo(&world, args).await,

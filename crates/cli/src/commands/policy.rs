@@ -7,14 +7,15 @@ use provost::sandbox::Probe;
 
 use super::setup::policy as read_policy;
 use crate::args::{Policy, PolicyCommand};
-use crate::render::say;
 use crate::failure::Failure;
+use crate::render::say;
 
 pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
     let PolicyCommand::Explain { policy, access, target } = args.command;
     let policy = read_policy(&policy)?;
     let touch = touch(&access, &target)?;
-    let rung = if touch.access() == provost::core::act::Access::Exec { Probe::run().strongest } else { Rung::R3 };
+    let rung =
+        if touch.access() == provost::core::act::Access::Exec { Probe::run().strongest } else { Rung::R3 };
     let decision = policy.decide(std::slice::from_ref(&touch), rung);
     say!("{touch}");
     say!("{decision}");

@@ -3,8 +3,8 @@
 use provost::model::rehearse::{Script, Server};
 
 use crate::args::Rehearse;
-use crate::render::say;
 use crate::failure::Failure;
+use crate::render::say;
 
 pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
     let script = Script::load(&args.script).map_err(Failure::usage)?;
@@ -14,7 +14,9 @@ pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
     let mut server = Server::bind(args.listen, script)
         .map_err(|error| Failure::usage(format!("--listen {}: {error}", args.listen)))?;
     if let Some(log) = args.log {
-        server = server.log_to(&log).map_err(|error| Failure::usage(format!("--log {}: {error}", log.display())))?;
+        server = server
+            .log_to(&log)
+            .map_err(|error| Failure::usage(format!("--log {}: {error}", log.display())))?;
     }
     // The first line of output is for whoever started this: where it listens.
     say!("http://{}/v1", server.addr);

@@ -16,13 +16,15 @@ pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
     let run = place.store.find(&args.run).await?;
     let events = place.store.events(&run, 0).await?;
-    let state = RunState::fold(run.clone(), &events)
-        .map_err(|violation| Failure::evidence(format!("the journal of `{run}` is not sound: {violation}")))?;
+    let state = RunState::fold(run.clone(), &events).map_err(|violation| {
+        Failure::evidence(format!("the journal of `{run}` is not sound: {violation}"))
+    })?;
     let created = state
         .created()
         .ok_or_else(|| Failure::usage(format!("`{run}` was never started: its journal is empty")))?;
-    let wire = Wire::from_word(&created.model.wire)
-        .ok_or_else(|| Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire)))?;
+    let wire = Wire::from_word(&created.model.wire).ok_or_else(|| {
+        Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire))
+    })?;
     let model = ModelChoice {
         wire,
         name: created.model.name.clone(),

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime, signing_key};
 use crate::args::{ModelArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
-use crate::render::{Console, JsonLines, cost, duration, ending_line, tokens, say};
+use crate::render::{Console, JsonLines, cost, duration, ending_line, say, tokens};
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
@@ -72,8 +72,9 @@ fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
     }
     let repository = Repository::discover(&workspace).map_err(|error| match error {
         GitError::NotARepository(_) => {
-            Failure::usage(format!("`{}` is not in a git repository", workspace.display()))
-                .hint("run `git init` there, or give --no-repo: evidence can then not be held against a commit")
+            Failure::usage(format!("`{}` is not in a git repository", workspace.display())).hint(
+                "run `git init` there, or give --no-repo: evidence can then not be held against a commit",
+            )
         }
         other => Failure::usage(other),
     })?;

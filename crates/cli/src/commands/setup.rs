@@ -155,7 +155,8 @@ pub(crate) fn runtime(
     observer: Arc<dyn Observer>,
     approver: Arc<dyn Approver>,
 ) -> Result<Runtime, Failure> {
-    let mut runtime = Runtime::new(place.store.clone(), place.spool.clone(), model.connect(world)?, model.fact());
+    let mut runtime =
+        Runtime::new(place.store.clone(), place.spool.clone(), model.connect(world)?, model.fact());
     runtime.approver = approver;
     runtime.observer = observer;
     runtime.host = host(world);
@@ -190,7 +191,7 @@ impl From<bool> for Yes {
 struct Terminal;
 
 impl Approver for Terminal {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "terminal"
     }
 

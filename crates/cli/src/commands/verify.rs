@@ -23,8 +23,10 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     let base = if args.no_repo {
         None
     } else {
-        let repository = Repository::discover(&args.repo)
-            .map_err(|error| Failure::usage(error).hint("give --repo DIR, your own repository that has the commit, or --no-repo"))?;
+        let repository = Repository::discover(&args.repo).map_err(|error| {
+            Failure::usage(error)
+                .hint("give --repo DIR, your own repository that has the commit, or --no-repo")
+        })?;
         Some(repository)
     };
     let require = if args.no_repo { Require::Bundle } else { Require::Repository };
@@ -76,7 +78,12 @@ fn about(report: &Report) -> Vec<String> {
     let Some(result) = &report.result else { return Vec::new() };
     let source = &result.base.source;
     let mut lines = vec![
-        format!("run {}, {} events, signed by key {}", result.run, result.events, report.signed_by.as_deref().unwrap_or("-")),
+        format!(
+            "run {}, {} events, signed by key {}",
+            result.run,
+            result.events,
+            report.signed_by.as_deref().unwrap_or("-")
+        ),
         format!("began with commit {}, `{}`", source.commit().unwrap_or("(none)"), source.scope()),
     ];
     let gate = result.gate.as_ref().map_or("no gate was asked for".to_owned(), |gate| {
@@ -94,7 +101,9 @@ pub(crate) fn claim_lines(report: &Report) -> Vec<String> {
         match &claim.finding {
             Finding::Held => lines.push(format!("  holds   {:<12} {}", claim.id.name(), claim.id.proves())),
             Finding::Failed(reason) => lines.push(format!("  FAILS   {:<12} {reason}", claim.id.name())),
-            Finding::NotChecked(why) => lines.push(format!("  -       {:<12} not checked: {why}", claim.id.name())),
+            Finding::NotChecked(why) => {
+                lines.push(format!("  -       {:<12} not checked: {why}", claim.id.name()));
+            }
         }
     }
     lines

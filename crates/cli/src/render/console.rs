@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
-use provost::core::act::{ActEnd, ExitFact, show_argv};
 use provost::core::act::Touch;
+use provost::core::act::{ActEnd, ExitFact, show_argv};
 use provost::core::digest::Digest;
 use provost::core::event::{ActDecided, ActFinished, Body, Event, GateVerdict, Verdict};
 use provost::core::id::ActId;
@@ -55,17 +55,27 @@ impl Console {
         match &event.body {
             Body::RunCreated(created) => {
                 self.line(&format!("run {} on `{}`", event.stream, visible(&created.root, Lines::Escape)));
-                self.line(&format!("  model {} ({}, {})", created.model.name, created.model.wire, created.model.endpoint));
+                self.line(&format!(
+                    "  model {} ({}, {})",
+                    created.model.name, created.model.wire, created.model.endpoint
+                ));
                 if let Some(policy) = created.policy.layers.first() {
                     self.line(&format!("  policy {}", policy.name));
                 }
                 if let Some(commit) = created.source.commit() {
-                    self.line(&format!("  commit {commit}, scope `{}`, tree {}", created.source.scope(), created.tree));
+                    self.line(&format!(
+                        "  commit {commit}, scope `{}`, tree {}",
+                        created.source.scope(),
+                        created.tree
+                    ));
                 }
             }
             Body::DriverAttached(attached) => {
                 if attached.generation > 1 {
-                    self.line(&format!("  taken up again by process {} (driver {})", attached.pid, attached.generation));
+                    self.line(&format!(
+                        "  taken up again by process {} (driver {})",
+                        attached.pid, attached.generation
+                    ));
                 }
                 for (index, line) in receipt_lines(&attached.containment).iter().enumerate() {
                     self.line(&format!("  {}{line}", if index == 0 { "contained by " } else { "  " }));
@@ -82,8 +92,13 @@ impl Console {
             }
             Body::ModelFailed(failed) => {
                 let status = failed.status.map_or(String::new(), |status| format!(" {status}"));
-                let next = failed.retry_in_ms.map_or("gave up".to_owned(), |ms| format!("again in {}", duration(ms)));
-                self.line(&format!("     model: {}{status}, attempt {}, {next}", failed.class, failed.attempt));
+                let next = failed
+                    .retry_in_ms
+                    .map_or("gave up".to_owned(), |ms| format!("again in {}", duration(ms)));
+                self.line(&format!(
+                    "     model: {}{status}, attempt {}, {next}",
+                    failed.class, failed.attempt
+                ));
                 if let Some(text) = words.get(&failed.message) {
                     self.line(&format!("       {}", visible(&String::from_utf8_lossy(&text), Lines::Escape)));
                 }
@@ -98,7 +113,11 @@ impl Console {
             }
             Body::ActApproved(approved) => {
                 let word = if approved.verdict == Verdict::Approved { "approved" } else { "denied" };
-                self.line(&format!("     act {} {word} by {}", approved.act, visible(&approved.by, Lines::Escape)));
+                self.line(&format!(
+                    "     act {} {word} by {}",
+                    approved.act,
+                    visible(&approved.by, Lines::Escape)
+                ));
             }
             Body::ActStarted(started) => {
                 let acts = self.acts();
@@ -137,7 +156,8 @@ impl Console {
         let Some(decided) = self.acts().remove(&finished.act) else {
             return;
         };
-        let mut line = format!("{}  {:<52} {:>8}", step_of(&decided), title(&decided), duration(finished.duration_ms));
+        let mut line =
+            format!("{}  {:<52} {:>8}", step_of(&decided), title(&decided), duration(finished.duration_ms));
         let end = match (&finished.command, finished.end) {
             (_, ActEnd::Refused) => "REFUSED".to_owned(),
             (Some(command), _) => match command.exit {
@@ -154,7 +174,8 @@ impl Console {
         };
         line.push_str(&format!("  {end}"));
         if !finished.changes.is_empty() {
-            let paths: Vec<&str> = finished.changes.iter().take(3).map(|change| change.path.as_str()).collect();
+            let paths: Vec<&str> =
+                finished.changes.iter().take(3).map(|change| change.path.as_str()).collect();
             let more = finished.changes.len().saturating_sub(3);
             line.push_str(&format!(", changed {}", paths.join(", ")));
             if more > 0 {

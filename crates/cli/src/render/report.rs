@@ -30,7 +30,11 @@ fn grouped(number: u64) -> String {
 /// Tokens of a ledger for people.
 pub(crate) fn tokens(ledger: &Ledger) -> String {
     let usage = &ledger.usage;
-    let mut out = format!("{} tokens in, {} out", grouped(usage.input + usage.cache_read + usage.cache_write), grouped(usage.output));
+    let mut out = format!(
+        "{} tokens in, {} out",
+        grouped(usage.input + usage.cache_read + usage.cache_write),
+        grouped(usage.output)
+    );
     if ledger.estimated_calls > 0 {
         out.push_str(&format!(" ({} of the calls by estimate)", ledger.estimated_calls));
     }
@@ -87,7 +91,9 @@ pub(crate) fn ending_line(run: &str, ending: &Ending) -> String {
                     "waiting: nobody can tell whether act {act} happened. Look at the workspace (`provost show {run}`)"
                 )
             }
-            Pause::Provider => format!("the model could not be reached. `provost resume {run}` goes on from here"),
+            Pause::Provider => {
+                format!("the model could not be reached. `provost resume {run}` goes on from here")
+            }
             Pause::Interrupted => format!("interrupted. `provost resume {run}` goes on from here"),
         },
     }

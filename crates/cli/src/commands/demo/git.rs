@@ -11,7 +11,14 @@ pub(super) fn git(dir: &Path, args: &[&str]) -> Result<String, Failure> {
     let output = Command::new("git")
         .arg("-C")
         .arg(dir)
-        .args(["-c", "core.hooksPath=/dev/null", "-c", "init.defaultBranch=main", "-c", "advice.detachedHead=false"])
+        .args([
+            "-c",
+            "core.hooksPath=/dev/null",
+            "-c",
+            "init.defaultBranch=main",
+            "-c",
+            "advice.detachedHead=false",
+        ])
         .args(args)
         .env_clear()
         .env("PATH", path)

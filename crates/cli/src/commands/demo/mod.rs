@@ -45,7 +45,8 @@ impl Layout {
             None => fresh_name()?,
         };
         if root.exists() && fs::read_dir(&root).at(&root)?.next().is_some() {
-            return Err(Failure::usage(format!("`{}` is not empty", root.display())).hint("name a new folder with --out"));
+            return Err(Failure::usage(format!("`{}` is not empty", root.display()))
+                .hint("name a new folder with --out"));
         }
         fs::create_dir_all(&root).at(&root)?;
         Ok(Self { root: root.canonicalize().at(&root)? })
@@ -97,7 +98,10 @@ pub(crate) async fn demo(world: &World, args: Demo) -> Result<u8, Failure> {
 
     say.heading("1. A repository with a broken library");
     let commit = make_repository(&layout)?;
-    say.line(&format!("`{}`, commit {commit}; `package/` holds the library", layout.at("repository").display()));
+    say.line(&format!(
+        "`{}`, commit {commit}; `package/` holds the library",
+        layout.at("repository").display()
+    ));
     say.line("a file that is not committed holds a canary: nothing of it may reach the run");
     say.fact("repository", json!({ "path": layout.at("repository"), "commit": commit }));
 
@@ -111,7 +115,8 @@ pub(crate) async fn demo(world: &World, args: Demo) -> Result<u8, Failure> {
 
     say.heading("3. The evidence");
     let bundle = layout.at("bundle");
-    let exported = export(place.store.as_ref(), &run, &keys.runner, &bundle).await.map_err(Failure::internal)?;
+    let exported =
+        export(place.store.as_ref(), &run, &keys.runner, &bundle).await.map_err(Failure::internal)?;
     say.line(&format!("`{}`, signed by key {}", bundle.display(), exported.key_id));
     let patch = fs::read_to_string(bundle.join("changes.patch")).at(&bundle)?;
     for line in patch.lines() {
@@ -132,7 +137,11 @@ pub(crate) async fn demo(world: &World, args: Demo) -> Result<u8, Failure> {
     }
 
     let code = if accepted && leaks.is_empty() { 0 } else { 8 };
-    say.heading(&format!("Done in {}. Everything lies in `{}`:", duration(begun.elapsed().as_millis() as u64), layout.root.display()));
+    say.heading(&format!(
+        "Done in {}. Everything lies in `{}`:",
+        duration(begun.elapsed().as_millis() as u64),
+        layout.root.display()
+    ));
     for (name, what) in [
         ("repository", "the author's repository, untouched"),
         ("workspace", "where the agent worked"),
@@ -186,7 +195,9 @@ impl Keys {
         let runner = SigningKey::generate().map_err(Failure::internal)?;
         runner.write_private(&folder.join("runner.pem")).map_err(Failure::usage)?;
         let stranger = SigningKey::generate().map_err(Failure::internal)?;
-        for (name, key) in [("runner.pub.pem", runner.verifying_key()), ("stranger.pub.pem", stranger.verifying_key())] {
+        for (name, key) in
+            [("runner.pub.pem", runner.verifying_key()), ("stranger.pub.pem", stranger.verifying_key())]
+        {
             let path = folder.join(name);
             fs::write(&path, key.to_pem().map_err(Failure::internal)?).at(&path)?;
         }
@@ -218,7 +229,12 @@ async fn work(
 
     let contract = Contract::new(package::GOAL)
         .policy(Policy::preset(Preset::Workspace))
-        .budget(Budget { steps: Some(20), tokens: Some(100_000), cost_micros: Some(1_000_000), time_ms: Some(300_000) })
+        .budget(Budget {
+            steps: Some(20),
+            tokens: Some(100_000),
+            cost_micros: Some(1_000_000),
+            time_ms: Some(300_000),
+        })
         .price(Price::flat(3_000_000, 15_000_000))
         .gate(Gate::command(["cargo", "test", "--offline"].map(str::to_owned).to_vec()));
     let order = Order {
@@ -291,7 +307,7 @@ fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<
         argv: ["cargo", "test", "--offline"].map(Into::into).to_vec(),
         cwd: dir.to_owned(),
         env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-        wall: Duration::from_secs(300),
+        wall: Duration::from_mins(5),
         keep_head: 16 * 1024,
         keep_tail: 16 * 1024,
         record_dir: record_dir.clone(),

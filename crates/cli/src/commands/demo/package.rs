@@ -53,7 +53,8 @@ mod tests {
 ";
 
 /// The goal of the contract.
-pub(super) const GOAL: &str = "The tests of this library fail. Find out why, repair the source, and leave the tests as they are.";
+pub(super) const GOAL: &str =
+    "The tests of this library fail. Find out why, repair the source, and leave the tests as they are.";
 
 /// What the model says and calls. One of the calls is one that the policy refuses.
 pub(super) const SCRIPT: &str = r#"{
