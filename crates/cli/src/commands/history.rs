@@ -6,7 +6,6 @@ use provost::agent::{Ending, Words};
 use provost::core::digest::Digest;
 use provost::core::event::{Body, Event};
 use provost::core::id::RunId;
-use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 use provost::journal::Store;
 use serde_json::json;
@@ -65,14 +64,7 @@ async fn words_of(place: &Place, run: &RunId, event: &Event) -> Result<Held, Fai
 
 pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
-    let run = place.store.find(&args.run).await?;
-    let events = place.store.events(&run, 0).await?;
-    let state = RunState::fold(run.clone(), &events).map_err(|violation| {
-        Failure::evidence(format!("the journal of `{run}` is not sound: {violation}"))
-    })?;
-    let Some(created) = state.created() else {
-        return Err(Failure::usage(format!("`{run}` was never started: its journal is empty")));
-    };
+    let (run, created, state) = place.load(&args.run).await?;
     let goal = place.store.blob(&run, created.goal).await?;
     let goal = goal.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let ending = match (state.outcome(), state.pause()) {

@@ -3,8 +3,6 @@
 use provost::agent::Answer;
 use provost::core::event::Verdict;
 use provost::core::id::ActId;
-use provost::core::state::RunState;
-use provost::journal::Store;
 
 use super::run::Output;
 use super::setup::{ModelChoice, Place, approver, interrupt, runtime};
@@ -14,14 +12,7 @@ use crate::world::World;
 
 pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
-    let run = place.store.find(&args.run).await?;
-    let events = place.store.events(&run, 0).await?;
-    let state = RunState::fold(run.clone(), &events).map_err(|violation| {
-        Failure::evidence(format!("the journal of `{run}` is not sound: {violation}"))
-    })?;
-    let created = state
-        .created()
-        .ok_or_else(|| Failure::usage(format!("`{run}` was never started: its journal is empty")))?;
+    let (run, created, _) = place.load(&args.run).await?;
     let wire = Wire::from_word(&created.model.wire).ok_or_else(|| {
         Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire))
     })?;

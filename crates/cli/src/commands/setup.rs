@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use provost::agent::{Always, Approver, Interrupt, Observer, Question, Runtime, Word};
-use provost::core::event::ModelFact;
+use provost::core::event::{ModelFact, RunCreated};
+use provost::core::id::RunId;
 use provost::core::policy::{Effect, Layer, Policy, Preset};
+use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 use provost::evidence::keys::SigningKey;
-use provost::journal::SqliteStore;
+use provost::journal::{SqliteStore, Store};
 use provost::model::{Auth, BaseUrl, BoxFuture, PlainHttp, Provider, Remote, Secret, WireKind};
 use provost::tools::command::HostEnvironment;
 
@@ -30,6 +32,19 @@ impl Place {
     pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
         let store = Arc::new(SqliteStore::open(path)?);
         Ok(Self { store, spool: path.with_extension("spool") })
+    }
+
+    /// The run whose name begins so, its contract, and what its journal amounts to.
+    pub(crate) async fn load(&self, name: &str) -> Result<(RunId, RunCreated, RunState), Failure> {
+        let run = self.store.find(name).await?;
+        let events = self.store.events(&run, 0).await?;
+        let state = RunState::fold(run.clone(), &events).map_err(|violation| {
+            Failure::evidence(format!("the journal of `{run}` is not sound: {violation}"))
+        })?;
+        match state.created().cloned() {
+            Some(created) => Ok((run, created, state)),
+            None => Err(Failure::usage(format!("`{run}` was never started: its journal is empty"))),
+        }
     }
 }
 
