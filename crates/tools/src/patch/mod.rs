@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{object, text};
 use crate::failure::{BadCall, Failure};
-use crate::text::{diff, show};
+use crate::text::diff;
 use crate::tool::{Context, Effect, Observation, SeenState, Tool, WriteSet};
 use crate::write::hard_links;
 
@@ -98,8 +98,7 @@ impl Tool for ApplyPatch {
                 seen: Vec::new(),
             }));
         }
-        let files = show::count(changes.len(), "file");
-        Ok(Effect::Write(WriteSet { changes, report: format!("patched {files}\n{report}"), seen }))
+        Ok(Effect::Write(WriteSet { changes, report, seen }))
     }
 }
 

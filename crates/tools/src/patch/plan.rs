@@ -6,9 +6,9 @@ use provost_core::path::RelPath;
 use super::hunk;
 use super::parse::{Action, Section};
 use crate::failure::{BadCall, Failure};
+use crate::text::show;
 use crate::tool::{Context, SeenState};
 use crate::touch;
-use crate::text::show;
 use crate::workspace::{FileChange, FileError, FileMode, FileVersion, Kind, Located};
 use crate::write::check_size;
 

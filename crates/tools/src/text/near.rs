@@ -10,22 +10,26 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         .map(|(_, candidate)| candidate)
 }
 
-/// Edits between two names, letters of either case being equal; `None` if more than `most`, or if one is very long.
+/// Edits between two names (a letter put in, left out, replaced, or two swapped), upper and lower case being equal;
+/// `None` if more than `most`, or if one is very long.
 pub(crate) fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
     let fold = |text: &str| -> Vec<char> { text.chars().take(130).flat_map(char::to_lowercase).collect() };
     let (a, b) = (fold(a), fold(b));
     if a.len() > 128 || b.len() > 128 || a.len().abs_diff(b.len()) > most {
         return None;
     }
+    let mut above: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+    for i in 1..=a.len() {
+        let mut next = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let replaced = row[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            next[j] = replaced.min(row[j] + 1).min(next[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                next[j] = next[j].min(above[j - 2] + 1);
+            }
         }
+        above = std::mem::replace(&mut row, next);
     }
     Some(row[b.len()]).filter(|distance| *distance <= most)
 }

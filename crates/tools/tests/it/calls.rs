@@ -29,7 +29,10 @@ fn w4_bad_arguments() {
     assert_snapshot!(refused("read_file", r#"{"path": 3}"#));
     assert_snapshot!(refused("read_file", r#"{"path": "a", "startline": 3}"#));
     assert_snapshot!(refused("read_flie", r#"{"path": "a"}"#));
-    assert_snapshot!(refused("edit_file", r#"{"path": "a", "edits": [{"old": "a", "new": "b", "all": true}]}"#));
+    assert_snapshot!(refused(
+        "edit_file",
+        r#"{"path": "a", "edits": [{"old": "a", "new": "b", "all": true}]}"#
+    ));
     assert_snapshot!(refused("exec", r#"{"argv": "cargo test --lib"}"#));
     assert_snapshot!(refused("exec", r#"{"argv": "cargo test | tail -3"}"#));
     assert_snapshot!(refused("exec", r#"{"argv": []}"#));
@@ -93,13 +96,18 @@ fn programs_are_found_as_the_sandbox_finds_them() {
     let here = world.workspace.path().join("cat");
     assert_eq!(program(&["./cat"]).as_deref(), here.to_str());
     assert_eq!(program(&["no-such-program"]), None);
-    assert!(world.prepare("exec", &json!({"argv": ["no-such-program"]})).unwrap_err().contains("/usr/bin:/bin"));
+    assert!(
+        world.prepare("exec", &json!({"argv": ["no-such-program"]})).unwrap_err().contains("/usr/bin:/bin")
+    );
 }
 
 #[test]
 fn exec_takes_a_shorter_limit_only() {
     let world = World::new();
-    let limit = |seconds: u64| match world.prepare("exec", &json!({"argv": ["true"], "timeout_seconds": seconds})).unwrap() {
+    let limit = |seconds: u64| match world
+        .prepare("exec", &json!({"argv": ["true"], "timeout_seconds": seconds}))
+        .unwrap()
+    {
         Effect::Command(request) => request.limit.as_secs(),
         other => panic!("{other:?}"),
     };
@@ -127,10 +135,18 @@ fn reports_of_commands() {
     let argv = ["cargo".to_owned(), "test".to_owned(), "a b".to_owned()];
     let all = |bytes: &'static [u8]| Output { head: bytes, tail: b"", total: bytes.len() as u64 };
     assert_snapshot!(report(&argv, &ExitFact::Exited { code: 0 }, all(b"")));
-    assert_snapshot!(report(&argv, &ExitFact::Exited { code: 101 }, all(b"caf\xe9 \x1b[31mred\x1b[0m\r\nno newline")));
+    assert_snapshot!(report(
+        &argv,
+        &ExitFact::Exited { code: 101 },
+        all(b"caf\xe9 \x1b[31mred\x1b[0m\r\nno newline")
+    ));
     assert_snapshot!(report(&argv, &ExitFact::Signalled { signal: 9 }, all(b"x\n")));
     // D14: what was printed until the limit is shown. C5: both ends are, cut between characters.
-    let cut = Output { head: "start \u{e4}".as_bytes().split_at(7).0, tail: &"\u{20ac} end\n".as_bytes()[1..], total: 5000 };
+    let cut = Output {
+        head: "start \u{e4}".as_bytes().split_at(7).0,
+        tail: &"\u{20ac} end\n".as_bytes()[1..],
+        total: 5000,
+    };
     assert_snapshot!(report(&argv, &ExitFact::TimedOut { limit_ms: 1500 }, cut));
 }
 

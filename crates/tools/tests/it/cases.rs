@@ -27,7 +27,9 @@ fn e5_crlf_stays() {
 #[test]
 fn e5_mixed_endings_of_unchanged_lines_stay() {
     let world = World::with("a.txt", "one\r\ntwo\nthree\r\nfour\r\n");
-    world.call("edit_file", &json!({"path": "a.txt", "old": "one\ntwo\nthree", "new": "one\ntwo\n3"})).unwrap();
+    world
+        .call("edit_file", &json!({"path": "a.txt", "old": "one\ntwo\nthree", "new": "one\ntwo\n3"}))
+        .unwrap();
     assert_eq!(world.text("a.txt"), "one\r\ntwo\n3\r\nfour\r\n");
 }
 
@@ -108,9 +110,11 @@ fn e10_quotes() {
 /// E11: several places but for whitespace are an error, and nothing is written.
 #[test]
 fn e11_lookalikes_are_refused() {
-    let text = "fn a() {\n\tlet x = 1;\n\tuse(x);\n}\nfn b() {\n\tif y {\n\t\tlet x = 1;\n\t\tuse(x);\n\t}\n}\n";
+    let text =
+        "fn a() {\n\tlet x = 1;\n\tuse(x);\n}\nfn b() {\n\tif y {\n\t\tlet x = 1;\n\t\tuse(x);\n\t}\n}\n";
     let world = World::with("a.rs", text);
-    let edit = json!({"path": "a.rs", "old": "    let x = 1;\n    use(x);", "new": "    let x = 2;\n    use(x);"});
+    let edit =
+        json!({"path": "a.rs", "old": "    let x = 1;\n    use(x);", "new": "    let x = 2;\n    use(x);"});
     let told = world.call("edit_file", &edit).unwrap_err();
     assert!(told.contains("2 and 7"), "{told}");
     let patch = "--- a/a.rs\n+++ b/a.rs\n@@ -20,2 +20,2 @@\n-    let x = 1;\n+    let x = 2;\n     use(x);\n";
@@ -214,7 +218,8 @@ fn e17_stale_write() {
 fn e17_stale_at_the_last_moment() {
     let world = World::with("f.txt", "one\n");
     world.put("g.txt", "g\n");
-    let patch = "--- a/g.txt\n+++ b/g.txt\n@@ -1 +1 @@\n-g\n+h\n--- a/f.txt\n+++ b/f.txt\n@@ -1 +1 @@\n-one\n+two\n";
+    let patch =
+        "--- a/g.txt\n+++ b/g.txt\n@@ -1 +1 @@\n-g\n+h\n--- a/f.txt\n+++ b/f.txt\n@@ -1 +1 @@\n-one\n+two\n";
     let Effect::Write(set) = world.prepare("apply_patch", &json!({"patch": patch})).unwrap() else {
         panic!("a patch writes")
     };
@@ -247,10 +252,14 @@ fn e18_forms() {
 fn e19_first_differing_line() {
     let text: String = (1..=60).map(|n| format!("line number {n}\n")).collect();
     let world = World::with("a.txt", &text);
-    let old: String = (11..=35).map(|n| format!("line number {n}{}\n", if n == 31 { " x" } else { "" })).collect();
+    let old: String =
+        (11..=35).map(|n| format!("line number {n}{}\n", if n == 31 { " x" } else { "" })).collect();
     let told = world.call("edit_file", &json!({"path": "a.txt", "old": old, "new": "y"})).unwrap_err();
     assert!(told.contains("line 31 of the file, line 21 of the old text"), "{told}");
-    assert!(told.contains("expected `line number 31 x`") && told.contains("found    `line number 31`"), "{told}");
+    assert!(
+        told.contains("expected `line number 31 x`") && told.contains("found    `line number 31`"),
+        "{told}"
+    );
     let body: String = old.lines().map(|line| format!(" {line}\n")).collect();
     let patch = format!("--- a/a.txt\n+++ b/a.txt\n@@ -11,25 +11,26 @@\n{body}+more\n");
     let told = world.call("apply_patch", &json!({"patch": patch})).unwrap_err();
@@ -274,7 +283,8 @@ fn e20_indentation() {
 #[test]
 fn e21_ambiguous() {
     let world = World::with("a.txt", "x = 1\ny\nx = 1\nz\nx = 1\n");
-    let told = world.call("edit_file", &json!({"path": "a.txt", "old": "x = 1", "new": "x = 2"})).unwrap_err();
+    let told =
+        world.call("edit_file", &json!({"path": "a.txt", "old": "x = 1", "new": "x = 2"})).unwrap_err();
     assert!(told.contains("1, 3 and 5") && told.contains("     3\tx = 1"), "{told}");
     assert_eq!(world.text("a.txt"), "x = 1\ny\nx = 1\nz\nx = 1\n");
 }
@@ -283,12 +293,15 @@ fn e21_ambiguous() {
 #[test]
 fn c9_d6_special_files() {
     let world = World::with("a.txt", "needle\n");
-    rustix::fs::mknodat(CWD, world.path("p"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    rustix::fs::mknodat(CWD, world.path("p"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o644), 0)
+        .unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(world.path("s")).unwrap();
     symlink("/dev/zero", world.path("zero")).unwrap();
     symlink("p", world.path("to-p")).unwrap();
     let begun = Instant::now();
-    for (path, says) in [("p", "FIFO"), ("s", "socket"), ("to-p", "FIFO"), ("zero", "/dev/zero"), (".", "a folder")] {
+    for (path, says) in
+        [("p", "FIFO"), ("s", "socket"), ("to-p", "FIFO"), ("zero", "/dev/zero"), (".", "a folder")]
+    {
         for tool in ["read_file", "edit_file", "write_file"] {
             let args = match tool {
                 "read_file" => json!({"path": path}),
@@ -308,7 +321,16 @@ fn c9_d6_special_files() {
 #[test]
 fn c10_backslashes() {
     let world = World::new();
-    let argv = ["printf", r"C:\Users\unicorn", r"a\nb", "two words", r"D:\new\table", "git show HEAD:.path", "*", "$HOME"];
+    let argv = [
+        "printf",
+        r"C:\Users\unicorn",
+        r"a\nb",
+        "two words",
+        r"D:\new\table",
+        "git show HEAD:.path",
+        "*",
+        "$HOME",
+    ];
     let Effect::Command(request) = world.prepare("exec", &json!({"argv": argv})).unwrap() else {
         panic!("exec runs a command")
     };
@@ -335,7 +357,11 @@ fn d8_d9_search_is_bounded_and_says_so() {
 #[test]
 fn d10_content_is_required() {
     let world = World::with("a.txt", "keep\n");
-    for args in [json!({"path": "a.txt"}), json!({"path": "a.txt", "content": null}), json!({"path": "a.txt", "contents": ""})] {
+    for args in [
+        json!({"path": "a.txt"}),
+        json!({"path": "a.txt", "content": null}),
+        json!({"path": "a.txt", "contents": ""}),
+    ] {
         assert!(world.call("write_file", &args).is_err());
     }
     assert_eq!(world.text("a.txt"), "keep\n");

@@ -11,7 +11,9 @@ fn what_the_model_reads() {
     let world = World::with("a.rs", "fn one() {\n    1\n}\n\nfn two() {\n    2\n}\n");
     assert_snapshot!(world.shown("edit_file", &json!({"path": "a.rs", "old": "    2", "new": "    22"})));
     assert_snapshot!(world.shown("edit_file", &json!({"path": "a.rs", "old": "    3\n", "new": "4"})));
-    assert_snapshot!(world.shown("edit_file", &json!({"path": "a.rs", "old": "     5\tfn two() {", "new": "4"})));
+    assert_snapshot!(
+        world.shown("edit_file", &json!({"path": "a.rs", "old": "     5\tfn two() {", "new": "4"}))
+    );
     assert_snapshot!(world.shown("edit_file", &json!({"path": "a.rs", "old": "}", "new": "4"})));
     assert_snapshot!(world.shown("edit_file", &json!({"path": "b.rs", "old": "}", "new": "4"})));
     assert_snapshot!(world.shown("edit_file", &json!({"path": "a.rs", "old": ""})));

@@ -119,7 +119,12 @@ fn a_large_file_is_refused_whole_and_read_in_parts() {
     world.put("long", lines);
     let told = world.call("read_file", &json!({"path": "long", "start_line": 199_999})).unwrap();
     assert_snapshot!(told);
-    assert!(world.call("read_file", &json!({"path": "long", "start_line": 200_001})).unwrap_err().contains("200000 lines"));
+    assert!(
+        world
+            .call("read_file", &json!({"path": "long", "start_line": 200_001}))
+            .unwrap_err()
+            .contains("200000 lines")
+    );
 }
 
 #[test]
@@ -144,7 +149,8 @@ fn list_dir_shows_kinds() {
     world.put("dir/x", "");
     world.put(".hidden", "1");
     symlink("b.txt", world.path("link")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, world.path("pipe"), rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, world.path("pipe"), rustix::fs::FileType::Fifo, 0o644.into(), 0)
+        .unwrap();
     assert_snapshot!(world.shown("list_dir", &json!({"path": "."})));
     assert_snapshot!(world.shown("list_dir", &json!({"path": "b.txt"})));
     for n in 0..600 {
@@ -182,7 +188,8 @@ fn apply_makes_parents_and_undoes_what_failed() {
     world.workspace.apply(&back).unwrap();
     assert_eq!(world.text("a"), "1");
     assert!(!world.exists("new/deep/b"));
-    let left: Vec<_> = fs::read_dir(world.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(world.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("provost-tmp")), "{left:?}");
 }
 
@@ -267,7 +274,9 @@ fn settle_tells_the_side_and_complete_finishes() {
     }
     let world = World::with("a", "somebody else's");
     world.put("c", "c");
-    let Settled::Mixed(sides) = world.workspace.settle(&facts, &digest).unwrap() else { panic!("it is mixed") };
+    let Settled::Mixed(sides) = world.workspace.settle(&facts, &digest).unwrap() else {
+        panic!("it is mixed")
+    };
     assert_eq!(sides[0], (rel("a"), Side::Neither));
     assert!(world.workspace.complete(&changes).is_err());
     assert!(world.exists("c") && !world.exists("b"));

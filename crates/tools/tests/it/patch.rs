@@ -22,7 +22,9 @@ fn what_the_model_reads() {
     assert_snapshot!(shown("{\"patch\": \"x\"}"));
     assert_snapshot!(shown("--- a/a.txt\n+++ b/a.txt\n@@ -1,1 +1,1 @@\n-one\n+1\nthis is not a hunk line\n"));
     assert_snapshot!(shown("--- a/b.txt\n+++ b/b.txt\n@@ -1,1 +1,1 @@\n-one\n+1\n"));
-    assert_snapshot!(shown("diff --git a/a.txt b/n/b.txt\nrename from a.txt\nrename to n/b.txt\n--- a/a.txt\n+++ b/n/b.txt\n@@ -1 +1 @@\n-one\n+1\n"));
+    assert_snapshot!(shown(
+        "diff --git a/a.txt b/n/b.txt\nrename from a.txt\nrename to n/b.txt\n--- a/a.txt\n+++ b/n/b.txt\n@@ -1 +1 @@\n-one\n+1\n"
+    ));
 }
 
 #[test]
@@ -86,7 +88,10 @@ fn what_cannot_be_done_is_refused() {
         ("--- a/a.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "all of its lines"),
         ("--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b\n", ".."),
         ("--- /etc/hosts\n+++ /etc/hosts\n@@ -1 +1 @@\n-a\n+b\n", "outside the workspace"),
-        ("diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc\n", "symbolic links"),
+        (
+            "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc\n",
+            "symbolic links",
+        ),
         ("diff --git a/x b/x\nindex 1..2\nGIT binary patch\nliteral 1\nx\n", "binary"),
         ("diff --git a/a.txt b/a.txt\ncopy from a.txt\ncopy to c.txt\n", "copies"),
         ("@@ -1 +1 @@\n-a\n+b\n", "before any"),
@@ -118,13 +123,17 @@ fn miscounted_heads_and_fences_are_read() {
 #[test]
 fn a_removed_line_that_looks_like_a_header() {
     let world = World::with("a.sql", "-- one\n++ two\nthree\n");
-    apply(&world, "--- a/a.sql\n+++ b/a.sql\n@@ -1,3 +1,3 @@\n--- one\n-++ two\n+-- 1\n+++ 2\n three\n").unwrap();
+    apply(&world, "--- a/a.sql\n+++ b/a.sql\n@@ -1,3 +1,3 @@\n--- one\n-++ two\n+-- 1\n+++ 2\n three\n")
+        .unwrap();
     assert_eq!(world.text("a.sql"), "-- 1\n++ 2\nthree\n");
 }
 
 #[test]
 fn the_other_form() {
-    let world = World::with("a.py", "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n");
+    let world = World::with(
+        "a.py",
+        "class A:\n    def f(self):\n        return 1\n\nclass B:\n    def f(self):\n        return 1\n",
+    );
     world.put("gone.txt", "x\n");
     let patch = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n@@ class B:\n     def f(self):\n-        return 1\n+        return 2\n*** End Patch";
     apply(&world, patch).unwrap();

@@ -43,7 +43,8 @@ fn it_holds_what_git_would_track() {
     world.put("target/kept.txt", "x");
     symlink("a.rs", world.path("link")).unwrap();
     symlink("/etc", world.path("out")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, world.path("pipe"), rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, world.path("pipe"), rustix::fs::FileType::Fifo, 0o644.into(), 0)
+        .unwrap();
     fs::write(world.workspace.path().join(std::ffi::OsStr::from_bytes(b"\xff")), "x").unwrap();
     let manifest = scan(&world, &["target/kept.txt", "target/missing.txt"]);
     assert_eq!(
@@ -71,8 +72,11 @@ fn it_holds_what_git_would_track() {
 #[test]
 fn it_agrees_with_git() {
     let world = World::with("a.rs", "x\n");
-    world.put(".gitignore", "*.o\n**/gen/*\n!**/gen/keep\nfoo/bar\n\\#x\ndir/\n# comment\ntrail \n[ab].txt\n");
-    for path in ["x.o", "d/x.o", "gen/a", "gen/keep", "d/gen/a", "d/gen/keep", "foo/bar", "d/foo/bar", "#x", "dir/y"] {
+    world
+        .put(".gitignore", "*.o\n**/gen/*\n!**/gen/keep\nfoo/bar\n\\#x\ndir/\n# comment\ntrail \n[ab].txt\n");
+    for path in
+        ["x.o", "d/x.o", "gen/a", "gen/keep", "d/gen/a", "d/gen/keep", "foo/bar", "d/foo/bar", "#x", "dir/y"]
+    {
         world.put(path, "x");
     }
     world.put("d/dir", "a file of that name");
