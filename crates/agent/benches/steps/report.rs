@@ -53,13 +53,13 @@ fn percentile(times: &[Duration], percent: usize) -> f64 {
     sorted.get(rank).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
 }
 
-/// First and last step (from 1) of each window: the first steps, those in the middle or at 100, the last.
+/// First and last step (from 1) of each window: the first steps, those around 100 (or the middle), the last.
 fn windows(steps: usize) -> Vec<(usize, usize)> {
+    if steps < 3 * WINDOW {
+        return vec![(1, steps)];
+    }
     let middle = (steps / 2).min(100);
-    let mut windows =
-        vec![(1, WINDOW), (middle - WINDOW / 2 + 1, middle + WINDOW / 2), (steps - WINDOW + 1, steps)];
-    windows.dedup();
-    windows
+    vec![(1, WINDOW), (middle - WINDOW / 2 + 1, middle + WINDOW / 2), (steps - WINDOW + 1, steps)]
 }
 
 /// The table of one case.
@@ -87,17 +87,17 @@ pub(crate) fn case(case: &Case, steps: &[Step], bare: &Bare, written: &Written, 
         let of = |part: fn(&Step) -> Duration| window.iter().map(part).collect::<Vec<_>>();
         let total = of(|step| step.total);
         let append = percentile(&bare.appends[from..to], 50);
-        let appends = window.iter().map(|step| step.appends).max().unwrap_or(0);
         let over = percentile(&total, 50) - f64::from(case.kind.appends()) * append;
         println!(
-            "| {first}–{last} | {:.2} | {:.2} | {append:.2} | {:.2} | {appends} | {over:+.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
+            "| {first}–{last} | {:.2} | {:.2} | {append:.2} | {:.2} | {over:+.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
             percentile(&total, 50),
             percentile(&total, 90),
             percentile(&bare.appends[from..to], 90),
+            percentile(&of(|step| step.total.saturating_sub(step.store)), 50),
             percentile(&of(|step| step.model), 50),
             percentile(&of(|step| step.push), 50),
-            percentile(&of(|step| step.store), 50),
             percentile(&of(Step::own), 50),
+            percentile(&of(|step| step.store), 50),
         );
         if let Some((strongest, times)) = bare.contained.last() {
             let plain = percentile(&bare.plain[from..to], 50);
@@ -109,10 +109,14 @@ pub(crate) fn case(case: &Case, steps: &[Step], bare: &Bare, written: &Written, 
                     format!("{rung} {time:.2} ({:.1} × plain)", time / plain)
                 })
                 .collect();
-            let over = over - percentile(&times[from..to], 50);
+            let bare = percentile(&times[from..to], 50);
+            let without = percentile(&of(|step| step.total.saturating_sub(step.store)), 50);
             spawns.push(format!(
-                "steps {first}–{last}: bare spawn plain {plain:.2}, contained {}; step − two appends − bare {strongest}: {over:+.2}",
-                rungs.join(", ")
+                "steps {first}–{last}: bare spawn plain {plain:.2}, contained {}; step − 2 bare appends − bare {strongest}: \
+                 {:+.2}; step − its appends − bare {strongest}: {:+.2}",
+                rungs.join(", "),
+                over - bare,
+                without - bare,
             ));
         }
     }

@@ -425,7 +425,8 @@ impl Running {
             std::thread::sleep(Duration::from_millis(2));
         };
         let [stdout, stderr] = self.out.take().expect("waited for once");
-        let read = |thread: JoinHandle<Vec<u8>>| String::from_utf8_lossy(&thread.join().unwrap()).into_owned();
+        let read =
+            |thread: JoinHandle<Vec<u8>>| String::from_utf8_lossy(&thread.join().unwrap()).into_owned();
         let ran = Ran {
             code: status.map_or(-1, exit_code),
             stdout: read(stdout),

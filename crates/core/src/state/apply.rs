@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
-use super::{CallState, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
+use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::containment::Rung;
@@ -337,6 +337,7 @@ impl RunState {
                     command: body.command.clone(),
                     changed: self.gate.disturbed || !body.changes.is_empty(),
                     refused,
+                    unrunnable: body.end == ActEnd::Failed && body.command.is_none(),
                 });
             }
         }
@@ -421,8 +422,10 @@ impl RunState {
             GateVerdict::Passed => self.gate.debt = false,
             GateVerdict::Failed => self.gate.rejections += 1,
             GateVerdict::Errored => {
-                self.gate.errors += 1;
-                self.gate.refused = self.gate.run.as_ref().is_some_and(|run| run.refused);
+                let run = self.gate.run.as_ref();
+                let unrunnable = run.is_some_and(|run| run.unrunnable);
+                self.gate.refused = run.is_some_and(|run| run.refused);
+                self.gate.errors = if unrunnable { GATE_RETRIES } else { self.gate.errors + 1 };
             }
         }
         self.gate.run = None;

@@ -79,6 +79,8 @@ struct GateRun {
     command: Option<CommandFact>,
     changed: bool,
     refused: bool,
+    /// It could not be started at all: trying again changes nothing.
+    unrunnable: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -142,7 +142,7 @@ fn furnish(
     for path in ["proc", "dev", "dev/shm", "tmp", "run", "var"] {
         make(path, 0o755)?;
     }
-    for (link, target) in DEVICE_LINKS.into_iter().chain([("var/tmp", "/tmp"), ("var/run", "/run")]) {
+    for (link, target) in DEVICE_LINKS {
         rustix::fs::symlinkat(target, root, link).at("mount-root", Path::new(link))?;
     }
     for (name, tree) in devices {
@@ -174,6 +174,13 @@ fn furnish(
                     put(root, copy.path, copy.is_dir, copy.tree.as_fd())?;
                 }
             }
+        }
+    }
+    // Last, because a workspace below `/var/tmp` has made that a folder of its own by now, or all of `/var` is shown.
+    for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
+        match rustix::fs::symlinkat(target, root, link) {
+            Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {}
+            Err(errno) => return Err(errno).at("mount-root", Path::new(link)),
         }
     }
     // Before the old root goes: the kernel wants a full `/proc` to be visible for it to give a new one.
