@@ -1,7 +1,8 @@
 //! Asking the model: reserve, ask, try again, record.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use provost_core::budget::Bound;
 use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
@@ -38,14 +39,18 @@ impl Driver<'_> {
             Ok(tokens) => tokens,
             Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
         };
-        let left =
+        let begun = Instant::now();
+        let budget =
             ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(ledger.time_ms)));
-        let timeout = left.map_or(ANSWER_LIMIT, |left| left.min(ANSWER_LIMIT));
-        let request = Invocation { id: invocation, max_output, timeout, idle: SILENCE_LIMIT.min(timeout) };
+        let left = || budget.map_or(Duration::MAX, |budget| budget.saturating_sub(begun.elapsed()));
 
         let mut attempt = 0;
         loop {
             attempt += 1;
+            // All attempts of a step share what is left of the run's time.
+            let timeout = left().min(ANSWER_LIMIT);
+            let idle = SILENCE_LIMIT.min(timeout);
+            let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
             let mut relay = Relay(observer.as_ref());
             let answer = tokio::select! {
@@ -56,7 +61,12 @@ impl Driver<'_> {
                 Ok(answer) => return self.answered(step, request.id, answer, estimate),
                 Err(failure) => {
                     let wait = self.runtime.retry.delay(attempt, &failure, jitter());
+                    // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
+                    let wait = wait.filter(|wait| *wait < left());
                     self.failed(step, attempt, &failure, wait).await?;
+                    if left().is_zero() {
+                        return self.finish(Outcome::BudgetSpent { bound: Bound::Time }).await;
+                    }
                     let Some(wait) = wait else {
                         return self.detach(Pause::Provider, None).await;
                     };

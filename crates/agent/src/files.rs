@@ -320,6 +320,12 @@ impl Files {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
         profile.readable.extend(toolchain_reads(OsStr::new(&host.path), host.home.as_deref().map(Path::new)));
+        if let Some(cargo) = &host.cargo_home {
+            // Not the folder itself: it also holds the registry's token.
+            let parts = ["bin", "registry", "git", "config.toml", "env"];
+            profile.readable.extend(parts.map(|part| Path::new(cargo).join(part)));
+        }
+        profile.readable.extend(host.rustup_home.as_deref().map(PathBuf::from));
         profile.readable.extend(git_reads(self.root()));
         for path in self.names()? {
             let denied = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;

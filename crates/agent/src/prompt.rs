@@ -64,7 +64,7 @@ fn promise(guarantee: Guarantee, writes: Writes) -> &'static str {
         Guarantee::FsWrite => "they can write in the workspace and their temp folder only",
         Guarantee::FsRead => "they can read the workspace and the system's programs and libraries only",
         Guarantee::Net => "they have no network (a server on their own loopback works)",
-        Guarantee::UnixSockets => "they cannot reach sockets of the host",
+        Guarantee::UnixSockets => "they cannot reach unix sockets outside the workspace",
         Guarantee::KillTree => "every process they start is gone when they end",
         Guarantee::Processes => "they see no other processes",
         Guarantee::Ipc => "shared memory is their own",

@@ -1,6 +1,7 @@
 //! What a run needs from the outside world, and its two entry points: start and resume.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,7 +15,7 @@ use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_journal::{Lease, Owner, Store};
 use provost_model::{Prelude, Provider, RetryPolicy};
-use provost_sandbox::{Probe, RungChoice, Sandbox};
+use provost_sandbox::{Probe, RungChoice, Sandbox, toolchain_env};
 use provost_tools::Registry;
 use provost_tools::command::{HostEnvironment, environment};
 
@@ -158,7 +159,7 @@ impl Runtime {
             interrupt,
             answer: None,
             stop: Stop::End,
-            environment: environment(&self.host, &BTreeMap::new()),
+            environment: self.environment(),
             stale_records: Vec::new(),
         };
         let ending = self.drive(driver).await?;
@@ -209,7 +210,7 @@ impl Runtime {
             interrupt,
             answer: None,
             stop: Stop::End,
-            environment: environment(&self.host, &BTreeMap::new()),
+            environment: self.environment(),
             stale_records: Vec::new(),
         };
         driver.recorder.commit().await?;
@@ -257,6 +258,18 @@ impl Runtime {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The environment of commands: the fixed one, and where the host's toolchains lie.
+    fn environment(&self) -> BTreeMap<String, String> {
+        let roots = self.host.home.as_deref().map(|home| toolchain_env(Path::new(home))).unwrap_or_default();
+        let text = |value: OsString| value.into_string().ok();
+        let mut roots: BTreeMap<String, String> =
+            roots.into_iter().filter_map(|(name, root)| Some((text(name)?, text(root)?))).collect();
+        // These two the host may have set otherwise.
+        roots.remove("CARGO_HOME");
+        roots.remove("RUSTUP_HOME");
+        environment(&self.host, &roots)
     }
 
     fn contain(&self, policy: &Policy, files: &Files) -> Result<Sandbox, RunError> {

@@ -42,7 +42,8 @@ pub enum Guarantee {
     FsRead,
     /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback.
     Net,
-    /// No pathname or abstract unix socket of the host can be connected to.
+    /// No unix socket of the host can be connected to, by path or by abstract name, except one that somebody bound
+    /// inside a folder that the command is shown, such as the workspace.
     UnixSockets,
     /// The whole process tree, `setsid` included, is gone when the call returns.
     KillTree,

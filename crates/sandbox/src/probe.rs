@@ -128,10 +128,10 @@ impl Probe {
                 (G::Net, Rung::R2) => has(fact::SECCOMP_NO_INET),
                 // Other processes can be seen in `/proc`; System V segments are shared.
                 (G::Processes | G::Ipc, Rung::R2) => false,
-                // Abstract sockets are out of reach (R2 from Landlock ABI 6 on), and under R3 every path that is not
-                // shown. But a socket that a process of the host has bound inside a shown folder, the workspace above
-                // all, can be connected to: only Landlock ABI 9 or a broker could refuse that, so it is not claimed.
-                (G::UnixSockets, Rung::R2 | Rung::R3) => false,
+                // Under R2 abstract sockets are out of reach from Landlock ABI 6 on, but paths are not: only Landlock
+                // ABI 9 or a broker could refuse those. Under R3 a path that is not shown cannot be reached.
+                (G::UnixSockets, Rung::R2) => false,
+                (G::UnixSockets, Rung::R3) => all(&[fact::VIEW, fact::NET]),
                 (G::Privileges, Rung::R2 | Rung::R3) => all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP]),
                 (G::FsWrite, Rung::R3) => all(&[fact::VIEW, fact::READ_ONLY]),
                 (G::FsRead | G::PrivateTmp, Rung::R3) => has(fact::VIEW),

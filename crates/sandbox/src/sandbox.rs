@@ -103,9 +103,10 @@ impl Sandbox {
         }
         let workspace = profile.workspace.canonicalize()?;
         let mut receipt = probe.receipt(rung);
-        if profile.protected.is_empty()
-            || profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2
-        {
+        if profile.protected.is_empty() {
+            // Nothing to protect was asked for: that is neither held nor broken.
+            receipt.guarantees.remove(&Guarantee::Protected);
+        } else if profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2 {
             receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
         }
         let plan = Plan {

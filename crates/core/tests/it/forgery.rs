@@ -115,7 +115,7 @@ fn is_bound(first: &Body, second: &Body) -> bool {
     let awaited = matches!(first, Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_))
         && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
     let other = match (first, second) {
-        (Body::DriverDetached(_), Body::DriverAttached(_)) | (Body::GateJudged(_), Body::Note(_)) => true,
+        (Body::GateJudged(_), Body::Note(_)) => true,
         (Body::Submitted(_), Body::ActDecided(body)) => body.call.is_none(),
         (Body::ActDecided(one), Body::ActDecided(other)) => one.act != other.act,
         _ => false,

@@ -176,11 +176,16 @@ fn furnish(
             }
         }
     }
-    // Last, because a workspace below `/var/tmp` has made that a folder of its own by now, or all of `/var` is shown.
-    for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
-        match rustix::fs::symlinkat(target, root, link) {
-            Ok(()) | Err(Errno::EXIST | Errno::ROFS | Errno::ACCESS) => {}
-            Err(errno) => return Err(errno).at("mount-root", Path::new(link)),
+    // Last, because a workspace below `/var/tmp` has made that a folder of its own by now. Never when all of `/var`
+    // is shown: a link would be made on the host.
+    let shows_var =
+        |step: &ViewStep| matches!(step, ViewStep::Bind { path, .. } if path.path() == Path::new("/var"));
+    if !view.steps.iter().any(shows_var) {
+        for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
+            match rustix::fs::symlinkat(target, root, link) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno).at("mount-root", Path::new(link)),
+            }
         }
     }
     // Before the old root goes: the kernel wants a full `/proc` to be visible for it to give a new one.

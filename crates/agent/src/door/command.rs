@@ -1,0 +1,188 @@
+//! Commands: the intent, the sandbox, what changed, the result.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Touch};
+use provost_core::id::ActId;
+use provost_core::outcome::Pause;
+use provost_core::path::RelPath;
+use provost_core::policy::Effect as Decided;
+use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError};
+use provost_tools::CommandRequest;
+use provost_tools::command::{self, Output};
+
+use super::ActResult;
+use crate::driver::Driver;
+use crate::error::RunError;
+use crate::files::Undone;
+
+/// How long a supervisor that outlived its driver is waited for.
+const SUPERVISOR_WAIT: Duration = Duration::from_secs(10);
+
+impl Driver<'_> {
+    /// Where the record of a command lies while it runs.
+    fn record_dir(&self, act: ActId) -> PathBuf {
+        self.runtime.spool.join(self.recorder.lease.run.as_str()).join(format!("act-{act}"))
+    }
+
+    /// Runs a command under the sandbox and records what it did.
+    pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
+        self.note_drift()?;
+        let dir = self.record_dir(act);
+        let spool = |source| RunError::Spool { path: dir.clone(), source };
+        if dir.exists() {
+            // Left by a driver that died before the intent was durable: nothing ran.
+            fs::remove_dir_all(&dir).map_err(spool)?;
+        }
+        fs::create_dir_all(&dir).map_err(spool)?;
+        let left = self.time_left();
+        let limit = left.map_or(request.limit, |left| request.limit.min(left));
+        let intent = Intent::Command {
+            argv: request.argv.clone(),
+            cwd: request.cwd.clone(),
+            limit_ms: limit.as_millis() as u64,
+        };
+        self.start(act, intent).await?;
+        let half = (self.limits.output_bytes / 2) as usize;
+        let command = Command {
+            argv: request.argv.iter().map(Into::into).collect(),
+            cwd: self.files.root().join(request.cwd.to_os()),
+            env: request.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            wall: limit,
+            keep_head: half,
+            keep_tail: half,
+            record_dir: dir.clone(),
+        };
+        let (sandbox, cancel) = (self.sandbox.clone(), self.interrupt.command().clone());
+        let ran = tokio::task::spawn_blocking(move || sandbox.run(&command, &cancel))
+            .await
+            .map_err(|error| RunError::Internal(format!("the command's thread: {error}")))?;
+        match ran {
+            Ok(record) => self.command_ended(act, &request.argv, &record).await?,
+            Err(CommandError::NotStarted(failure)) => {
+                self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;
+            }
+            Err(error) => return Err(RunError::Internal(error.to_string())),
+        }
+        self.discard_record(act);
+        Ok(())
+    }
+
+    /// The record is only needed until the result is durable; the next commit makes it so. A record that outlives
+    /// that is harmless: its act is finished.
+    fn discard_record(&mut self, act: ActId) {
+        self.stale_records.push(self.record_dir(act));
+    }
+
+    /// Records how a command ended and what it changed; what it may not change is undone.
+    async fn command_ended(
+        &mut self,
+        act: ActId,
+        argv: &[String],
+        record: &ExitRecord,
+    ) -> Result<(), RunError> {
+        let (changes, reverted) = self.changes_by_command().await?;
+        let exit = exit_fact(record.ended);
+        let output =
+            Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
+        let mut text = command::report(argv, &exit, output);
+        for path in &reverted {
+            text.push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
+        }
+        let end = match exit {
+            ExitFact::Exited { code: 0 } => ActEnd::Done,
+            ExitFact::Exited { .. } | ExitFact::Signalled { .. } => ActEnd::Failed,
+            ExitFact::TimedOut { .. } => ActEnd::TimedOut,
+            ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
+        };
+        let mut result = ActResult::of(end, text);
+        result.changes = changes;
+        result.reverted = reverted;
+        result.duration_ms = record.duration_ms;
+        result.command = Some(CommandFact {
+            exit,
+            duration_ms: record.duration_ms,
+            output_bytes: record.output.total,
+            survivors: record.survivors,
+            containment: record.receipt.clone(),
+        });
+        self.end(act, result)
+    }
+
+    async fn changes_by_command(&mut self) -> Result<(Vec<Change>, Vec<RelPath>), RunError> {
+        let all = self.files.observe(&mut self.recorder)?;
+        let mut changes = Vec::with_capacity(all.len());
+        let mut reverted = Vec::new();
+        for change in all {
+            let touch = [Touch::Write { path: change.path.clone() }];
+            let state = self.recorder.state();
+            let denied = state
+                .created()
+                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect == Decided::Deny);
+            if !denied {
+                changes.push(change);
+            } else if self.files.undo(&change, &self.recorder).await? == Undone::Yes {
+                reverted.push(change.path);
+            } else {
+                return Err(RunError::Workspace {
+                    path: self.files.root().to_owned(),
+                    reason: format!(
+                        "a command changed `{}`, which the policy protects, and its content before is \
+                                     not kept (it is too large): restore it and resume",
+                        change.path
+                    ),
+                });
+            }
+        }
+        Ok((changes, reverted))
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let ledger = self.recorder.state().ledger();
+        let limit = ledger.budget.time_ms?;
+        Some(Duration::from_millis(limit.saturating_sub(ledger.time_ms).max(1)))
+    }
+
+    /// A command is settled from the record that its supervisor left. Without one nobody can tell.
+    pub(super) async fn recover_command(&mut self, act: ActId, argv: &[String]) -> Result<(), RunError> {
+        let dir = self.record_dir(act);
+        let found = {
+            let dir = dir.clone();
+            tokio::task::spawn_blocking(move || provost_sandbox::recover(&dir, SUPERVISOR_WAIT))
+                .await
+                .map_err(|error| RunError::Internal(error.to_string()))?
+        };
+        match found {
+            Ok(Recovered::Finished(record)) => self.command_ended(act, argv, &record).await?,
+            Ok(Recovered::NotStarted(failure)) => {
+                let text = format!(
+                    "The driver died before this command was let go ({}). It did not run.",
+                    failure.step
+                );
+                self.end(act, ActResult::of(ActEnd::Interrupted, text))?;
+            }
+            Ok(Recovered::Running | Recovered::Unknown) => {
+                return self.detach(Pause::Indeterminate, Some(act)).await;
+            }
+            // The folder itself is gone.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return self.detach(Pause::Indeterminate, Some(act)).await;
+            }
+            Err(source) => return Err(RunError::Spool { path: dir, source }),
+        }
+        self.discard_record(act);
+        Ok(())
+    }
+}
+
+fn exit_fact(ended: Ended) -> ExitFact {
+    match ended {
+        Ended::Exited(code) => ExitFact::Exited { code },
+        Ended::Signalled(signal) => ExitFact::Signalled { signal },
+        Ended::TimedOut { limit_ms } => ExitFact::TimedOut { limit_ms },
+        Ended::Cancelled => ExitFact::Cancelled,
+        Ended::DriverLost => ExitFact::DriverLost,
+    }
+}

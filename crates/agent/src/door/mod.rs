@@ -1,0 +1,335 @@
+//! The one door. Every act passes it: policy, approval, budget, journal, containment, result. There is no second path
+//! to an effect (I1), and what an act is about to do is durable before it does it (I2).
+//!
+//! Here: decisions, approvals, reads, and the ends of acts. `write.rs` and `command.rs` carry out the two kinds of effect.
+
+mod command;
+mod write;
+
+use std::time::Instant;
+
+use provost_core::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
+use provost_core::event::{
+    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, InvalidCall, Seen, Verdict,
+    WorkspaceDrifted,
+};
+use provost_core::id::ActId;
+use provost_core::outcome::Pause;
+use provost_core::path::RelPath;
+use provost_core::policy::Effect as Decided;
+use provost_core::state::OpenAct;
+use provost_core::transcript::Stop;
+use provost_tools::workspace::FileError;
+use provost_tools::{BadCall, Context, Effect, Observation, SeenState};
+
+use crate::driver::Driver;
+use crate::error::RunError;
+use crate::observe::{Question, Word};
+use crate::runtime::Answer;
+
+/// Whether the workspace changed without an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Drift {
+    None,
+    Recorded,
+}
+
+/// The end of an act, before it is recorded.
+struct ActResult {
+    end: ActEnd,
+    text: String,
+    changes: Vec<Change>,
+    reverted: Vec<RelPath>,
+    seen: Vec<Seen>,
+    command: Option<CommandFact>,
+    duration_ms: u64,
+}
+
+impl ActResult {
+    fn of(end: ActEnd, text: impl Into<String>) -> Self {
+        Self {
+            end,
+            text: text.into(),
+            changes: Vec::new(),
+            reverted: Vec::new(),
+            seen: Vec::new(),
+            command: None,
+            duration_ms: 0,
+        }
+    }
+}
+
+impl Driver<'_> {
+    /// Reads a call as an act and puts it before the policy.
+    pub(crate) fn decide(&mut self, at: CallRef) -> Result<(), RunError> {
+        let answer = self.current_answer()?;
+        let call = answer
+            .calls
+            .get(at.index as usize)
+            .ok_or_else(|| RunError::Internal("the answer has fewer calls than its event says".to_owned()))?;
+        if self.stop == Stop::Length {
+            let text = "The answer was cut off by its length limit, so this call may be incomplete. It was not run. \
+                        Make it again, in smaller pieces.";
+            return self.invalid(at, InvalidCall::CutOff, text);
+        }
+        let read = self.runtime.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
+            let touches = self.in_context(|ctx| tool.touches(&args, ctx))?;
+            Ok((tool, args, touches))
+        });
+        let (tool, args, touches) = match read {
+            Ok(read) => read,
+            Err(bad) => return self.invalid(at, why_invalid(&bad), &bad.to_string()),
+        };
+        let act = self.put_before_policy(Some(at), &tool.spec().name, &args, touches, tool.recovery())?;
+        self.refuse_if_denied(act)
+    }
+
+    /// Records the policy's decision on an act.
+    pub(crate) fn put_before_policy(
+        &mut self,
+        call: Option<CallRef>,
+        tool: &str,
+        args: &serde_json::Value,
+        touches: Vec<Touch>,
+        recovery: Recovery,
+    ) -> Result<ActId, RunError> {
+        let state = self.recorder.state();
+        let created = state.created().ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
+        let decision = match call {
+            Some(_) => created.policy.decide(&touches, state.rung()),
+            None => created.policy.decide_ordered(&touches, state.rung()),
+        };
+        let act = state.next_act();
+        let args = self.recorder.content(args.to_string());
+        self.recorder.record(Body::ActDecided(ActDecided {
+            act,
+            call,
+            tool: tool.to_owned(),
+            args,
+            touches,
+            recovery,
+            decision,
+        }))?;
+        Ok(act)
+    }
+
+    pub(crate) fn refuse_if_denied(&mut self, act: ActId) -> Result<(), RunError> {
+        let denied = self.recorder.state().open_acts().get(&act).is_some_and(OpenAct::is_refused);
+        if denied { self.refuse(act) } else { Ok(()) }
+    }
+
+    fn invalid(&mut self, call: CallRef, why: InvalidCall, text: &str) -> Result<(), RunError> {
+        let result = self.recorder.content(text);
+        self.recorder.record(Body::CallInvalid(CallInvalid { call, why, result }))
+    }
+
+    /// Ends a refused act with an observation that the model can act on.
+    pub(crate) fn refuse(&mut self, act: ActId) -> Result<(), RunError> {
+        let open = self.open_act(act)?;
+        let touch = open.touches.get(open.decision.touch as usize);
+        let what = touch.map_or_else(|| open.tool.clone(), ToString::to_string);
+        let text = if open.decision.effect == Decided::Deny {
+            format!("Refused: `{what}` is not allowed ({}). It was not tried.", open.decision)
+        } else {
+            format!("Refused: a person was asked about `{what}` and said no. It was not tried.")
+        };
+        self.end(act, ActResult::of(ActEnd::Refused, text))
+    }
+
+    fn open_act(&self, act: ActId) -> Result<OpenAct, RunError> {
+        self.recorder
+            .state()
+            .open_acts()
+            .get(&act)
+            .cloned()
+            .ok_or_else(|| RunError::Internal(format!("act {act} is not open")))
+    }
+
+    /// Asks whoever answers for the policy, or parks the run.
+    pub(crate) async fn approve(&mut self, act: ActId) -> Result<(), RunError> {
+        let open = self.open_act(act)?;
+        // What a person is asked about is on record first, so that it can still be answered later.
+        self.recorder.commit().await?;
+        let args = self.recorder.bytes(&open.args).await?;
+        let question = Question {
+            act,
+            tool: open.tool,
+            args: String::from_utf8_lossy(&args).into_owned(),
+            touches: open.touches,
+            decision: open.decision,
+        };
+        let approver = self.runtime.approver.clone();
+        let verdict = tokio::select! {
+            word = approver.decide(&question) => match word {
+                Word::Approve => Verdict::Approved,
+                Word::Deny => Verdict::Denied,
+                Word::Later => return self.detach(Pause::Approval, Some(act)).await,
+            },
+            () = self.interrupt.requested() => return self.detach(Pause::Interrupted, None).await,
+        };
+        self.record_verdict(act, verdict, approver.name())
+    }
+
+    fn record_verdict(&mut self, act: ActId, verdict: Verdict, by: &str) -> Result<(), RunError> {
+        self.recorder.record(Body::ActApproved(ActApproved { act, verdict, by: by.to_owned() }))
+    }
+
+    /// Takes the words that were given with `resume`.
+    pub(crate) fn take_answers(&mut self, answers: &[Answer]) -> Result<(), RunError> {
+        for answer in answers {
+            let waits = self
+                .recorder
+                .state()
+                .open_acts()
+                .get(&answer.act)
+                .is_some_and(|open| open.decision.effect == Decided::Ask && open.verdict.is_none());
+            if !waits {
+                return Err(RunError::Contract(format!("act {} does not wait for an answer", answer.act)));
+            }
+            self.record_verdict(answer.act, answer.verdict, "resume")?;
+        }
+        Ok(())
+    }
+
+    /// Carries out an act that may be carried out.
+    pub(crate) async fn perform(&mut self, act: ActId) -> Result<(), RunError> {
+        let open = self.open_act(act)?;
+        if open.call.is_none() {
+            return self.perform_gate(act).await;
+        }
+        let begun = Instant::now();
+        let effect = match self.prepare(&open)? {
+            Ok(effect) => effect,
+            Err(text) => {
+                let mut failed = ActResult::of(ActEnd::Failed, text);
+                failed.duration_ms = millis(begun);
+                return self.end(act, failed);
+            }
+        };
+        match effect {
+            Effect::Observe(observation) => self.observed(act, observation, begun),
+            Effect::Submit { .. } => self.end(act, ActResult::of(ActEnd::Done, "Submitted.")),
+            Effect::Write(set) => self.write(act, &open, set, begun).await,
+            Effect::Command(request) => self.run_command(act, request).await,
+        }
+    }
+
+    /// Reads the call again and prepares it. The decision was made on exactly these touches; anything else is refused.
+    fn prepare(&mut self, open: &OpenAct) -> Result<Result<Effect, String>, RunError> {
+        let answer = self.current_answer()?;
+        let call = open.call.and_then(|call| answer.calls.get(call.index as usize));
+        let call = call.ok_or_else(|| RunError::Internal("the act's call is gone".to_owned()))?;
+        let prepared =
+            self.runtime.tools.decode(&call.name, &call.arguments).map_err(|bad| bad.to_string()).and_then(
+                |(tool, args)| {
+                    self.in_context(|ctx| {
+                        let touches = tool.touches(&args, ctx).map_err(|bad| bad.to_string())?;
+                        if touches != open.touches {
+                            return Err(
+                                "The workspace changed between the decision and the act: it would now touch \
+                                    something else. Nothing was done; try again."
+                                    .to_owned(),
+                            );
+                        }
+                        tool.prepare(&args, ctx).map_err(|failure| failure.to_string())
+                    })
+                },
+            );
+        Ok(prepared)
+    }
+
+    /// Gives a tool its view of the run.
+    pub(crate) fn in_context<R>(&self, f: impl FnOnce(&Context<'_>) -> R) -> R {
+        let state = self.recorder.state();
+        let salt = self.recorder.salt();
+        let seen = |path: &RelPath, bytes: &[u8]| match state.seen(path) {
+            None => SeenState::Unseen,
+            Some(digest) if *digest == salt.digest(bytes) => SeenState::Same,
+            Some(_) => SeenState::Different { last: None },
+        };
+        let readable = |path: &RelPath| {
+            let touch = [Touch::Read { path: path.clone() }];
+            state
+                .created()
+                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect != Decided::Deny)
+        };
+        f(&Context {
+            workspace: self.files.workspace(),
+            limits: &self.limits,
+            seen: &seen,
+            readable: &readable,
+            environment: &self.environment,
+        })
+    }
+
+    /// Ends an act that could not be tried.
+    pub(crate) fn fail(&mut self, act: ActId, why: &str) -> Result<(), RunError> {
+        self.end(act, ActResult::of(ActEnd::Failed, why))
+    }
+
+    fn observed(&mut self, act: ActId, observation: Observation, begun: Instant) -> Result<(), RunError> {
+        let mut result = ActResult::of(ActEnd::Done, observation.text);
+        result.seen = self.seen(observation.seen);
+        result.duration_ms = millis(begun);
+        self.end(act, result)
+    }
+
+    fn seen(&self, seen: Vec<(RelPath, Vec<u8>)>) -> Vec<Seen> {
+        let salt = self.recorder.salt();
+        seen.into_iter().map(|(path, bytes)| Seen { path, content: salt.digest(&bytes) }).collect()
+    }
+
+    /// Makes the intent durable. Only behind this line may anything happen.
+    async fn start(&mut self, act: ActId, intent: Intent) -> Result<(), RunError> {
+        self.recorder.record(Body::ActStarted(ActStarted { act, intent }))?;
+        self.recorder.commit().await
+    }
+
+    fn end(&mut self, act: ActId, result: ActResult) -> Result<(), RunError> {
+        let text = self.recorder.content(result.text);
+        self.recorder.record(Body::ActFinished(Box::new(ActFinished {
+            act,
+            end: result.end,
+            result: text,
+            changes: result.changes,
+            reverted: result.reverted,
+            seen: result.seen,
+            command: result.command,
+            duration_ms: result.duration_ms,
+        })))
+    }
+
+    /// Records what changed without an act.
+    pub(crate) fn note_drift(&mut self) -> Result<Drift, RunError> {
+        let changes = self.files.observe(&mut self.recorder)?;
+        if changes.is_empty() {
+            return Ok(Drift::None);
+        }
+        self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes }))?;
+        Ok(Drift::Recorded)
+    }
+
+    /// Settles an act whose driver died.
+    pub(crate) async fn recover(&mut self, act: ActId) -> Result<(), RunError> {
+        let open = self.open_act(act)?;
+        match open.started {
+            Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
+            Some(Intent::Command { argv, .. }) => self.recover_command(act, &argv).await,
+            None => Err(RunError::Internal(format!("act {act} did not start"))),
+        }
+    }
+}
+
+fn why_invalid(bad: &BadCall) -> InvalidCall {
+    match bad {
+        BadCall::UnknownTool { .. } => InvalidCall::UnknownTool,
+        BadCall::File(FileError::Outside { .. } | FileError::Leaves { .. } | FileError::Path(_)) => {
+            InvalidCall::Outside
+        }
+        _ => InvalidCall::BadArguments,
+    }
+}
+
+fn millis(begun: Instant) -> u64 {
+    begun.elapsed().as_millis() as u64
+}
