@@ -8,6 +8,7 @@ mod crash;
 mod demo;
 mod durable;
 mod evidence;
+mod kill;
 mod leak;
 mod policy;
 mod provider;

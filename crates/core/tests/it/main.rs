@@ -14,5 +14,5 @@ mod world;
 
 /// How many cases a property is tried on.
 pub(crate) fn cases(cases: u32) -> proptest::test_runner::Config {
-    proptest::test_runner::Config { cases: cases * 20, failure_persistence: None, ..Default::default() }
+    proptest::test_runner::Config { cases, failure_persistence: None, ..Default::default() }
 }
