@@ -340,6 +340,19 @@ impl Files {
         Ok(profile)
     }
 
+    /// Under R2 a protected name at the top of the workspace keeps commands from making new names beside it, so cargo
+    /// could not make its `target`. It is made here; a cargo package has it anyway after the first build.
+    pub(crate) fn make_build_folder(&self, profile: &Profile) -> Result<(), RunError> {
+        let target = self.root().join("target");
+        let wanted = profile.workspace_access == WorkspaceAccess::Writable
+            && profile.protected.iter().any(|path| path.parent() == Some(self.root()))
+            && self.root().join("Cargo.toml").is_file();
+        if !wanted || target.exists() {
+            return Ok(());
+        }
+        std::fs::create_dir(&target).map_err(|error| unusable(&target, &error))
+    }
+
     /// Every name in every folder that holds a file of the manifest: also names that ignore rules hide, such as an
     /// `.env`, and `.git` itself. Folders beneath those are not entered.
     fn names(&self) -> Result<BTreeSet<RelPath>, RunError> {

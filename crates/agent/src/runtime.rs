@@ -278,6 +278,9 @@ impl Runtime {
             Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
         };
         let profile = files.profile(policy, &self.host)?;
+        if policy.containment == Containment::Strongest && self.probe.strongest == Rung::R2 {
+            files.make_build_folder(&profile)?;
+        }
         Ok(Sandbox::new(&self.probe, profile, rungs)?)
     }
 }

@@ -132,3 +132,14 @@ pub(crate) fn call(name: &str, arguments: serde_json::Value) -> Call {
 pub(crate) fn calls(name: &str, arguments: serde_json::Value) -> Answer {
     Answer::calls(vec![call(name, arguments)])
 }
+
+/// The host's toolchains, as the command line would pass them.
+pub(crate) fn host() -> provost_tools::command::HostEnvironment {
+    let var = |name: &str| std::env::var(name).ok();
+    provost_tools::command::HostEnvironment {
+        path: var("PATH").unwrap_or_default(),
+        home: var("HOME"),
+        cargo_home: var("CARGO_HOME"),
+        rustup_home: var("RUSTUP_HOME"),
+    }
+}

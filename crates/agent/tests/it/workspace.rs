@@ -136,3 +136,33 @@ async fn a_gate_that_first_fails_reopens_the_work() {
     });
     assert!(finished.unwrap().verified);
 }
+
+#[tokio::test]
+async fn where_namespaces_are_refused_cargo_still_works_and_git_stays_protected() {
+    let manifest = "[package]\nname = \"x\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
+    let lock = "version = 4\n\n[[package]]\nname = \"x\"\nversion = \"0.1.0\"\n";
+    let files =
+        [("Cargo.toml", manifest), ("Cargo.lock", lock), ("src/lib.rs", ""), (".git/config", "[core]\n")];
+    let bench = Bench::new(&files);
+    let mut runtime = bench.runtime(vec![
+        calls("exec", json!({ "argv": ["cargo", "test", "--offline"] })),
+        shell("echo evil >> .git/config"),
+    ]);
+    runtime.host = crate::support::host();
+    runtime.probe.strongest = provost_core::containment::Rung::R2;
+    let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
+    assert_eq!(ending.exit_code(), 0);
+    let told = bench.told(&run, 0).await;
+    assert!(told.contains("test result: ok"), "{told}");
+    assert_eq!(bench.read(".git/config"), "[core]\n");
+    let rungs: Vec<_> = bench
+        .bodies(&run)
+        .await
+        .into_iter()
+        .filter_map(|body| match body {
+            Body::DriverAttached(attached) => Some(attached.containment.rung),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rungs, [provost_core::containment::Rung::R2]);
+}

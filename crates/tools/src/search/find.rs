@@ -85,8 +85,8 @@ impl Tool for Find {
         } else if total > MOST {
             put!(out, "[… {} more of {total} are not shown]\n", total - MOST);
         }
-        if closed > 0 {
-            put!(out, "[{} could not be opened]\n", show::count(closed as usize, "folder"));
+        if !closed.is_empty() {
+            put!(out, "[{} could not be opened]\n", show::count(closed.len(), "folder"));
         }
         Ok(Effect::Observe(Observation { text: out, seen: Vec::new() }))
     }

@@ -182,7 +182,7 @@ impl Query {
     ) -> Result<(), Failure> {
         let skip = prefix(&at.real);
         let walk = Walk { from: at.real.clone(), ignore: true };
-        hits.closed = ctx.workspace.walk(&walk, &mut |found| {
+        let closed = ctx.workspace.walk(&walk, &mut |found| {
             if found.kind != Kind::File
                 || self.glob.as_ref().is_some_and(|glob| !glob.matches(found.path, skip))
             {
@@ -208,6 +208,7 @@ impl Query {
             }
             if hits.more { Go::Stop } else { Go::On }
         })?;
+        hits.closed = closed.len() as u64;
         Ok(())
     }
 }

@@ -102,6 +102,7 @@ pub struct Manifest {
     /// By path in bytes.
     records: BTreeMap<Vec<u8>, Record>,
     tracked: BTreeSet<RelPath>,
+    unreadable: BTreeSet<RelPath>,
     cap: u64,
     scans: u64,
 }
@@ -115,7 +116,7 @@ impl Manifest {
         cap: u64,
         each: &mut dyn FnMut(&Entry, Content),
     ) -> Result<Self, ScanError> {
-        let mut manifest = Self { records: BTreeMap::new(), tracked: tracked.clone(), cap, scans: 0 };
+        let mut manifest = Self { tracked: tracked.clone(), cap, ..Self::default() };
         manifest.pass(workspace, &mut |delta| {
             if let Some((entry, content)) = delta.after {
                 each(&entry, content);
@@ -154,24 +155,38 @@ impl Manifest {
         self.records.get(&path.to_bytes()).map(|record| &record.entry)
     }
 
+    /// Files and folders that the last look could not open for want of permission. What is in them is not known to be
+    /// unchanged, and files that are new in them are not known at all.
+    pub fn unreadable(&self) -> impl ExactSizeIterator<Item = &RelPath> {
+        self.unreadable.iter()
+    }
+
     fn pass(&mut self, workspace: &Workspace, report: &mut dyn FnMut(Delta)) -> Result<(), ScanError> {
         self.scans += 1;
         let pass = Pass::begin(self.scans, self.cap);
         let walk = Walk { from: RelPath::root(), ignore: true };
-        let records = &mut self.records;
+        self.unreadable.clear();
+        let (records, unreadable) = (&mut self.records, &mut self.unreadable);
         let mut failed = None;
-        workspace.walk(&walk, &mut |found| {
+        let closed = workspace.walk(&walk, &mut |found| {
             if !matches!(found.kind, Kind::File | Kind::Link) {
                 return Go::On;
             }
             match pass.visit(records, found.path, found.folder, found.name, report) {
                 Ok(_) => Go::On,
-                Err(error) => {
-                    failed = Some(error);
-                    Go::Stop
-                }
+                Err(error) => match pass.pass_over(error, records) {
+                    Ok(path) => {
+                        unreadable.insert(path);
+                        Go::On
+                    }
+                    Err(error) => {
+                        failed = Some(error);
+                        Go::Stop
+                    }
+                },
             }
         })?;
+        self.unreadable.extend(closed);
         if let Some(error) = failed {
             return Err(error.into());
         }
@@ -198,10 +213,17 @@ impl Manifest {
             Some(cut) => (RelPath::from_bytes(&key[..cut])?, &key[cut + 1..]),
             None => (RelPath::root(), key.as_slice()),
         };
-        let there = match workspace.open_real(&parent, OFlags::PATH | OFlags::DIRECTORY) {
-            Ok(folder) => pass.visit(&mut self.records, &key, &folder, name, report)?,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => false,
-            Err(errno) => return Err(FileError::io(path, errno)),
+        let looked = match workspace.open_real(&parent, OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(folder) => pass.visit(&mut self.records, &key, &folder, name, report),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
+            Err(errno) => Err(FileError::io(path, errno)),
+        };
+        let there = match looked {
+            Ok(there) => there,
+            Err(error) => {
+                self.unreadable.insert(pass.pass_over(error, &mut self.records)?);
+                return Ok(());
+            }
         };
         if !there && let Some(record) = self.records.remove(&key) {
             report(Delta { path: path.clone(), before: Some(record.entry), after: None });
@@ -221,6 +243,24 @@ impl Pass {
     fn begin(number: u64, cap: u64) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { number, cap, begun_ns: now.as_nanos() as i128 }
+    }
+
+    /// What may not be read is passed over, and stays as it was last known: it is in the list of what was not read.
+    fn pass_over(
+        &self,
+        error: FileError,
+        records: &mut BTreeMap<Vec<u8>, Record>,
+    ) -> Result<RelPath, FileError> {
+        match error {
+            FileError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+                if let Some(record) = records.get_mut(&path.to_bytes()) {
+                    record.met = self.number;
+                    record.settled = false;
+                }
+                Ok(path)
+            }
+            error => Err(error),
+        }
     }
 
     /// Looks at one name. Says whether a file or link is there.

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use provost_core::path::RelPath;
 use rustix::fs::{OFlags, RawDir};
+use rustix::io::Errno;
 
 use super::ignored::Rules;
 use super::{FileError, Kind, Workspace};
@@ -43,8 +44,12 @@ pub(super) struct Name {
 
 impl Workspace {
     /// Visits everything beneath a folder, each folder before what is in it, names in byte order. A folder that
-    /// cannot be opened is passed over; how many were is returned.
-    pub(crate) fn walk(&self, walk: &Walk, visit: &mut dyn FnMut(Found) -> Go) -> Result<u64, FileError> {
+    /// cannot be opened is passed over; which were is returned.
+    pub(crate) fn walk(
+        &self,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> Go,
+    ) -> Result<Vec<RelPath>, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let root = self.open_real(&walk.from, flags).map_err(|errno| FileError::io(&walk.from, errno))?;
         let mut path = Vec::new();
@@ -56,7 +61,8 @@ impl Workspace {
             }
             path.push(b'/');
         }
-        let mut walker = Walker { workspace: self, ignore: walk.ignore, path, rules, visit, closed: 0 };
+        let mut walker =
+            Walker { workspace: self, ignore: walk.ignore, path, rules, visit, closed: Vec::new() };
         walker.folder(&root)?;
         Ok(walker.closed)
     }
@@ -94,13 +100,15 @@ struct Walker<'w, 'v> {
     path: Vec<u8>,
     rules: Rules,
     visit: &'v mut dyn FnMut(Found) -> Go,
-    closed: u64,
+    /// Folders that could not be opened.
+    closed: Vec<RelPath>,
 }
 
 impl Walker<'_, '_> {
     fn folder(&mut self, folder: &std::os::fd::OwnedFd) -> Result<Go, FileError> {
         let Ok(names) = names(folder) else {
-            self.closed += 1;
+            let path = self.path.strip_suffix(b"/").unwrap_or(&self.path);
+            self.closed.push(RelPath::from_bytes(path).unwrap_or_else(|_| RelPath::root()));
             return Ok(Go::On);
         };
         let depth = self.path.len();
@@ -133,11 +141,15 @@ impl Walker<'_, '_> {
 
     fn below(&mut self, folder: &std::os::fd::OwnedFd, name: &Name) -> Result<Go, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(below) = rustix::fs::openat(folder, name.bytes.as_slice(), flags, rustix::fs::Mode::empty())
-        else {
-            // Gone since, or not ours to read.
-            self.closed += 1;
-            return Ok(Go::On);
+        let below = match rustix::fs::openat(folder, name.bytes.as_slice(), flags, rustix::fs::Mode::empty())
+        {
+            Ok(below) => below,
+            // Gone since, or something else by now.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Go::On),
+            Err(_) => {
+                self.closed.push(RelPath::from_bytes(&self.path)?);
+                return Ok(Go::On);
+            }
         };
         self.path.push(b'/');
         self.folder(&below)
