@@ -1,5 +1,6 @@
 //! The driver with a scripted model: real store, real workspace, real sandbox.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+#![allow(clippy::needless_pass_by_value, reason = "`json!` in place reads better")]
 
 mod approvals;
 mod durability;

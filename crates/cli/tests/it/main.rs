@@ -1,5 +1,8 @@
 //! The command line from outside: the binary, its output, its exit codes, what it leaves on the disk.
 
+#![allow(clippy::unwrap_used, clippy::unused_self, reason = "a test that cannot set itself up has failed")]
+#![allow(dead_code, reason = "one support module serves all")]
+
 mod support;
 
 mod bad_input;

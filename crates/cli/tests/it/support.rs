@@ -74,7 +74,7 @@ impl TestEnvironment {
 
     /// The runner's public key; made on first use, as the command line does.
     pub(crate) fn public_key(&self) -> PathBuf {
-        self.provost(["key"]).code(0);
+        let _ = self.provost(["key"]).code(0);
         self.at("config/provost/runner.pub.pem")
     }
 

@@ -237,3 +237,29 @@ fn a_warm_rescan_is_fast() {
     eprintln!("warm rescan of 20,000 files: {took:?}");
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
+
+/// What may not be read is named, and is not taken for gone or unchanged. To root nothing is denied.
+#[test]
+fn what_may_not_be_read_is_named() {
+    let world = World::with("a", "1");
+    world.put("shut/b", "1");
+    let mut manifest = scan(&world, &[]);
+    world.put("shut/new", "1");
+    world.put("a", "2");
+    world.chmod("a", 0);
+    world.chmod("shut", 0);
+    let denied = fs::File::open(world.path("a")).is_err();
+    let deltas = manifest.rescan(&world.workspace).unwrap();
+    let unreadable: Vec<&str> = manifest.unreadable().map(RelPath::as_str).collect();
+    if denied {
+        assert_eq!(unreadable, ["a", "shut", "shut/b"]);
+        assert_eq!(deltas, []);
+        assert!(manifest.get(&rel("shut/b")).is_some());
+    } else {
+        assert_eq!((unreadable.len(), deltas.len()), (0, 2));
+    }
+    world.chmod("a", 0o644);
+    world.chmod("shut", 0o755);
+    assert_eq!(manifest.rescan(&world.workspace).unwrap().len(), if denied { 2 } else { 0 });
+    assert_eq!(manifest.unreadable().len(), 0);
+}
