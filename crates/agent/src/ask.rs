@@ -14,6 +14,13 @@ use crate::error::RunError;
 use crate::observe::Observer;
 use crate::runtime::jitter;
 
+/// A request as its vendor counted it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Metered {
+    bytes: u64,
+    tokens: u64,
+}
+
 struct Relay<'a>(&'a dyn Observer);
 
 impl Sink for Relay<'_> {
@@ -33,7 +40,7 @@ const SILENCE_LIMIT: Duration = Duration::from_mins(3);
 impl Driver<'_> {
     pub(crate) async fn ask(&mut self, step: StepId, invocation: String) -> Result<(), RunError> {
         self.show_model_what_is_durable().await?;
-        let estimate = self.dialogue.prompt_bytes() as u64 / BYTES_PER_TOKEN;
+        let estimate = self.estimate();
         let ledger = self.recorder.state().ledger();
         let max_output = match ledger.reserve(estimate, self.limits.answer_tokens) {
             Ok(tokens) => tokens,
@@ -79,6 +86,15 @@ impl Driver<'_> {
         }
     }
 
+    /// Input tokens of the next request: what the vendor counted for the last one, and what came since.
+    fn estimate(&self) -> u64 {
+        let bytes = self.dialogue.prompt_bytes() as u64;
+        match self.metered {
+            Some(Metered { bytes: then, tokens }) => tokens + bytes.saturating_sub(then) / BYTES_PER_TOKEN,
+            None => bytes / BYTES_PER_TOKEN,
+        }
+    }
+
     fn answered(
         &mut self,
         step: StepId,
@@ -89,6 +105,10 @@ impl Driver<'_> {
         let json =
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let estimated = answer.usage.is_none();
+        self.metered = answer.usage.map(plausible).map(|usage| Metered {
+            bytes: self.dialogue.prompt_bytes() as u64,
+            tokens: usage.total().saturating_sub(usage.output),
+        });
         let usage = answer.usage.map_or_else(
             || Usage { input: estimate, output: json.len() as u64 / BYTES_PER_TOKEN, ..Usage::default() },
             plausible,

@@ -12,6 +12,7 @@ use provost_core::transcript::{Assistant, Message, Stop};
 use provost_model::Dialogue;
 use provost_sandbox::Sandbox;
 
+use crate::ask::Metered;
 use crate::error::RunError;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
@@ -57,6 +58,8 @@ pub(crate) struct Driver<'a> {
     /// The answer whose calls are being worked on, and why the model stopped there.
     pub(crate) answer: Option<Assistant>,
     pub(crate) stop: Stop,
+    /// The last request as its vendor counted it, for estimating the next.
+    pub(crate) metered: Option<Metered>,
     /// The environment of commands.
     pub(crate) environment: BTreeMap<String, String>,
     /// Records of commands whose result is recorded and not yet durable.

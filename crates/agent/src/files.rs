@@ -5,7 +5,6 @@
 //! difference a [`Change`]. So what a command did, and what somebody else did, is found the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use provost_core::act::{Change, FileFact, Touch};
@@ -16,13 +15,14 @@ use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Policy};
 use provost_evidence::git::{ObjectFormat, Repository};
 use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
-use provost_sandbox::{Profile, WorkspaceAccess, git_reads, toolchain_reads};
+use provost_sandbox::{Profile, WorkspaceAccess, git_reads};
 use provost_tools::Workspace;
 use provost_tools::command::HostEnvironment;
 use provost_tools::workspace::{Entry, FileChange, FileError, FileMode, FileVersion, Manifest};
 use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
+use crate::host::toolchain_folders;
 use crate::recorder::Recorder;
 
 /// Largest content that the journal keeps of one file, in bytes. Larger ones are named, not kept.
@@ -319,13 +319,7 @@ impl Files {
         if policy.forbids_all_writes() {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
-        profile.readable.extend(toolchain_reads(OsStr::new(&host.path), host.home.as_deref().map(Path::new)));
-        if let Some(cargo) = &host.cargo_home {
-            // Not the folder itself: it also holds the registry's token.
-            let parts = ["bin", "registry", "git", "config.toml", "env"];
-            profile.readable.extend(parts.map(|part| Path::new(cargo).join(part)));
-        }
-        profile.readable.extend(host.rustup_home.as_deref().map(PathBuf::from));
+        profile.readable.extend(toolchain_folders(host));
         profile.readable.extend(git_reads(self.root()));
         for path in self.names()? {
             let denied = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;

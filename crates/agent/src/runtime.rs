@@ -1,27 +1,28 @@
 //! What a run needs from the outside world, and its two entry points: start and resume.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use provost_core::containment::Rung;
-use provost_core::contract::{Contract, Source};
+use provost_core::contract::{Contract, Gate, Limits, Source};
 use provost_core::event::{Body, DriverAttached, Event, ModelFact, RunCreated, Verdict};
 use provost_core::id::{ActId, RunId};
 use provost_core::policy::{Containment, Policy};
+use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_journal::{Lease, Owner, Store};
 use provost_model::{Prelude, Provider, RetryPolicy};
-use provost_sandbox::{Probe, RungChoice, Sandbox, toolchain_env};
-use provost_tools::Registry;
-use provost_tools::command::{HostEnvironment, environment};
+use provost_sandbox::{Probe, RungChoice, Sandbox};
+use provost_tools::{Context, Exec, Registry, SeenState, Tool};
+use provost_tools::command::HostEnvironment;
 
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::files::Files;
+use crate::host::command_environment;
 use crate::interrupt::Interrupt;
 use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
@@ -114,6 +115,10 @@ impl Runtime {
         let mut files = Files::open(&order.workspace, order.repository.as_deref())?;
         let tracked = files.scan_base()?;
         let sandbox = self.contain(&order.contract.policy, &files)?;
+        let environment = command_environment(&self.host);
+        if let Some(gate) = &order.contract.gate {
+            check_gate(gate, &order.contract.limits, &files, &environment)?;
+        }
 
         let run = RunId::from_parts((self.clock)(), random()?);
         let salt = Salt::new(random()?);
@@ -159,7 +164,8 @@ impl Runtime {
             interrupt,
             answer: None,
             stop: Stop::End,
-            environment: self.environment(),
+            metered: None,
+            environment,
             stale_records: Vec::new(),
         };
         let ending = self.drive(driver).await?;
@@ -179,6 +185,7 @@ impl Runtime {
         if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
             return Ok(Ending::Over(finished.clone()));
         }
+        check_answers(run, &events, answers)?;
         let salt =
             self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
         let lease = self.acquire(run).await?;
@@ -210,7 +217,8 @@ impl Runtime {
             interrupt,
             answer: None,
             stop: Stop::End,
-            environment: self.environment(),
+            metered: None,
+            environment: command_environment(&self.host),
             stale_records: Vec::new(),
         };
         driver.recorder.commit().await?;
@@ -260,18 +268,6 @@ impl Runtime {
         }
     }
 
-    /// The environment of commands: the fixed one, and where the host's toolchains lie.
-    fn environment(&self) -> BTreeMap<String, String> {
-        let roots = self.host.home.as_deref().map(|home| toolchain_env(Path::new(home))).unwrap_or_default();
-        let text = |value: OsString| value.into_string().ok();
-        let mut roots: BTreeMap<String, String> =
-            roots.into_iter().filter_map(|(name, root)| Some((text(name)?, text(root)?))).collect();
-        // These two the host may have set otherwise.
-        roots.remove("CARGO_HOME");
-        roots.remove("RUSTUP_HOME");
-        environment(&self.host, &roots)
-    }
-
     fn contain(&self, policy: &Policy, files: &Files) -> Result<Sandbox, RunError> {
         let rungs = match policy.containment {
             Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
@@ -304,6 +300,47 @@ fn random<const N: usize>() -> Result<[u8; N], RunError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| RunError::Internal(format!("no randomness: {error}")))?;
     Ok(bytes)
+}
+
+/// A gate whose program is not there is refused before the work begins, not after it.
+fn check_gate(
+    gate: &Gate,
+    limits: &Limits,
+    files: &Files,
+    environment: &BTreeMap<String, String>,
+) -> Result<(), RunError> {
+    let ctx = Context {
+        workspace: files.workspace(),
+        limits,
+        seen: &|_, _| SeenState::Unseen,
+        readable: &|_| true,
+        environment,
+    };
+    match Exec::default().prepare(&serde_json::json!({ "argv": gate.argv }), &ctx) {
+        Ok(_) => Ok(()),
+        Err(failure) => Err(RunError::Contract(format!("the verification command cannot be run: {failure}"))),
+    }
+}
+
+/// Words on acts that do not wait are refused before the run is touched.
+fn check_answers(run: &RunId, events: &[Event], answers: &[Answer]) -> Result<(), RunError> {
+    if answers.is_empty() {
+        return Ok(());
+    }
+    let state = RunState::fold(run.clone(), events)
+        .map_err(|violation| RunError::Unsound { run: run.to_string(), violation })?;
+    let waiting: Vec<ActId> = state.waiting_acts().collect();
+    let names = || waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    for (index, answer) in answers.iter().enumerate() {
+        if !waiting.contains(&answer.act) {
+            let which = if waiting.is_empty() { "none does".to_owned() } else { format!("waiting: {}", names()) };
+            return Err(RunError::Contract(format!("act {} does not wait for an answer; {which}", answer.act)));
+        }
+        if answers[..index].iter().any(|other| other.act == answer.act) {
+            return Err(RunError::Contract(format!("act {} is answered twice", answer.act)));
+        }
+    }
+    Ok(())
 }
 
 fn check(contract: &Contract) -> Result<(), RunError> {

@@ -33,12 +33,26 @@ pub(crate) enum Command {
     /// List the runs in the store.
     Runs(Runs),
     /// Serve a script of decisions on the real wires of model vendors.
+    #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
     /// Explain what a policy decides, and why.
     Policy(Policy),
     /// Print this runner's public key; makes the key pair if there is none.
     Key(Key),
 }
+
+const REHEARSE: &str = r#"A script, in short:
+
+{ "steps": [
+    { "say": "I look at it.", "call": { "name": "read_file", "arguments": { "path": "a.txt" } } },
+    { "calls": [ { "name": "exec", "arguments": { "argv": ["true"] } } ], "repeat": 3,
+      "usage": { "input": 1200, "output": 30 } },
+    { "call": { "name": "submit", "arguments": { "summary": "done" } },
+      "fault": { "status": 429, "times": 1, "headers": { "retry-after": "1" } } } ],
+  "final": "said when the steps are over" }
+
+Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
+Chat completions are served at the printed address, Anthropic messages at the same without `/v1`."#;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {
@@ -104,7 +118,8 @@ pub(crate) struct Run {
     /// Run in a folder that is in no git repository.
     #[arg(long)]
     pub(crate) no_repo: bool,
-    /// Command that decides whether the work is done, as in `cargo test`.
+    /// Command that decides whether the work is done, as in `cargo test`. No shell reads it: for `a && b` write
+    /// `sh -c 'a && b'`.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
     #[command(flatten)]
@@ -152,6 +167,9 @@ pub(crate) struct Resume {
     /// Answer every question of the policy with yes.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Write the evidence bundle here when the run is done.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) export: Option<PathBuf>,
     /// Base URL, where the endpoint has moved.
     #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
     pub(crate) base_url: Option<String>,
@@ -209,6 +227,9 @@ pub(crate) struct Log {
     /// The events exactly as they are stored.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print one act whole, by its number: its arguments, and what the model was told.
+    #[arg(long, value_name = "N", conflicts_with = "json")]
+    pub(crate) act: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]

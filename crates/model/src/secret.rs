@@ -18,8 +18,11 @@ impl Secret {
     }
 
     /// `text` with the value replaced wherever it occurs: a server may echo what it was sent.
+    ///
+    /// A value shorter than 12 bytes is a placeholder (`x`, `test`, `ollama`), no vendor's key: replacing it would
+    /// garble what a model says, and protect nothing.
     pub fn scrub(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[secret]") }
+        if self.0.len() < 12 { text.to_owned() } else { text.replace(&self.0, "[secret]") }
     }
 }
 

@@ -1,6 +1,6 @@
 //! An agent inside your own program: a model that is scripted, everything else real.
 //!
-//!     cargo run --example embed
+//!     cargo run -p provost --example embed
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Touches of files: the name, and where it really leads.
 
 use provost_core::act::Touch;
+use provost_core::path::RelPath;
 use serde_json::Value;
 
 use crate::args::text;
@@ -11,7 +12,18 @@ use crate::workspace::{FileError, Kind, Located};
 /// Where the path argument `name` leads.
 pub(crate) fn locate(args: &Value, name: &str, ctx: &Context<'_>) -> Result<Located, FileError> {
     let path = text(args, name).unwrap_or(".");
-    ctx.workspace.locate(&ctx.workspace.name(path)?)
+    let located = ctx.workspace.locate(&ctx.workspace.name(path)?)?;
+    if located.kind.is_none()
+        && path.contains('\\')
+        && let Ok(escaped) = RelPath::try_from(path.to_owned())
+    {
+        // Nothing has that name as it stands: it may be one that is shown escaped because it is not UTF-8.
+        let escaped = ctx.workspace.locate(&escaped)?;
+        if escaped.kind.is_some() {
+            return Ok(escaped);
+        }
+    }
+    Ok(located)
 }
 
 /// Reading what was located.

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use provost::agent::{Ending, Words};
 use provost::core::digest::Digest;
 use provost::core::event::{Body, Event};
-use provost::core::id::RunId;
+use provost::core::id::{ActId, RunId};
+use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 use provost::journal::Store;
 use serde_json::json;
@@ -34,12 +35,50 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
         }
         return Ok(0);
     }
+    let events = place.store.events(&run, 0).await?;
+    if let Some(act) = args.act {
+        return one_act(&place, &run, &events, ActId(act)).await;
+    }
     let console = Console::new();
-    for event in place.store.events(&run, 0).await? {
-        let words = words_of(&place, &run, &event).await?;
-        console.show(&event, &words);
+    for event in &events {
+        let words = words_of(&place, &run, event).await?;
+        console.show(event, &words);
+    }
+    let (_, _, state) = place.load(run.as_str()).await?;
+    if let Some(ending) = ending_of(&state) {
+        say!("{}", ending_line(run.as_str(), &ending, &state));
     }
     Ok(0)
+}
+
+/// How the run ended or why it waits; `None` while a driver works on it or died.
+fn ending_of(state: &RunState) -> Option<Ending> {
+    match (state.outcome(), state.pause()) {
+        (Some(finished), _) => Some(Ending::Over(finished.clone())),
+        (None, Some(paused)) => Some(Ending::Paused(paused.clone())),
+        (None, None) => None,
+    }
+}
+
+/// An act's arguments and what the model was told of it.
+async fn one_act(place: &Place, run: &RunId, events: &[Event], act: ActId) -> Result<u8, Failure> {
+    let mut found = false;
+    for event in events {
+        let content = match &event.body {
+            Body::ActDecided(body) if body.act == act => {
+                say!("{} ({})", body.tool, visible(&body.decision.to_string(), Lines::Escape));
+                body.args
+            }
+            Body::ActFinished(body) if body.act == act => body.result,
+            _ => continue,
+        };
+        found = true;
+        let words = place.store.blob(run, content).await?;
+        let words =
+            words.map_or("(dropped)".to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned());
+        say!("{}", visible(&words, Lines::Keep));
+    }
+    if found { Ok(0) } else { Err(Failure::usage(format!("the run has no act {act}"))) }
 }
 
 /// The content that an event's line shows.
@@ -67,11 +106,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     let (run, created, state) = place.load(&args.run).await?;
     let goal = place.store.blob(&run, created.goal).await?;
     let goal = goal.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let ending = match (state.outcome(), state.pause()) {
-        (Some(finished), _) => Some(Ending::Over(finished.clone())),
-        (None, Some(paused)) => Some(Ending::Paused(paused.clone())),
-        (None, None) => None,
-    };
+    let ending = ending_of(&state);
     let ledger = state.ledger();
     let counts = state.counts();
     if args.json {
@@ -124,7 +159,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     }
     let last = ending.as_ref().map_or_else(
         || format!("not over: a driver works on it, or died. `provost resume {run}` finds out"),
-        |ending| ending_line(run.as_str(), ending),
+        |ending| ending_line(run.as_str(), ending, &state),
     );
     say!("{last}");
     Ok(0)

@@ -9,6 +9,7 @@ use crate::world::World;
 pub(crate) fn key(world: &World, args: &Key) -> Result<u8, Failure> {
     let path = world.key_path()?;
     let key = signing_key(&path)?;
+    eprintln!("key id {}", key.verifying_key().key_id());
     if args.path {
         say!("{}", path.display());
     } else {

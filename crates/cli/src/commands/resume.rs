@@ -3,8 +3,9 @@
 use provost::agent::Answer;
 use provost::core::event::Verdict;
 use provost::core::id::ActId;
+use provost::journal::Store;
 
-use super::run::Output;
+use super::run::{Output, check_free, export_if_over};
 use super::setup::{ModelChoice, Place, approver, interrupt, runtime};
 use crate::args::{Resume, Wire};
 use crate::failure::Failure;
@@ -13,6 +14,9 @@ use crate::world::World;
 pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
     let (run, created, _) = place.load(&args.run).await?;
+    if let Some(dir) = &args.export {
+        check_free(dir)?;
+    }
     let wire = Wire::from_word(&created.model.wire).ok_or_else(|| {
         Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire))
     })?;
@@ -27,8 +31,10 @@ pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
         .flat_map(|(acts, verdict)| acts.iter().map(move |act| Answer { act: ActId(*act), verdict }))
         .collect();
     let output = Output::new(args.json);
+    output.recall(&place.store.events(&run, 0).await?);
     let runtime = runtime(world, &place, &model, output.observer(), approver(args.yes.into()))?;
     let ending = runtime.resume(&run, &answers, interrupt()?).await?;
     output.ending(&place, &run, &ending).await?;
+    export_if_over(world, &place, &run, &ending, args.export.as_deref(), &output).await?;
     Ok(ending.exit_code())
 }

@@ -6,36 +6,69 @@ use std::sync::Arc;
 use provost::agent::{Ending, Observer, Order, export};
 use provost::core::budget::{Budget, Price};
 use provost::core::contract::{Contract, Gate, Source};
+use provost::core::event::Event;
 use provost::core::id::RunId;
 use provost::core::path::RelPath;
 use provost::core::state::RunState;
-use provost::evidence::git::{GitError, Repository};
+use provost::evidence::git::{GitError, ObjectFormat, Repository};
 use provost::journal::Store;
 use serde_json::json;
 
 use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime, signing_key};
 use crate::args::{ModelArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
-use crate::render::{Console, JsonLines, cost, duration, ending_line, say, tokens};
+use crate::render::{Console, JsonLines, act_lines, cost, duration, ending_line, tokens};
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let contract = contract(&args)?;
     let order = order(&args, contract)?;
+    if let Some(dir) = &args.export {
+        check_free(dir)?;
+    }
     let model = choose_model(&args.model)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);
+    if let Output::People(console) = &output {
+        console.expect_tree(committed_tree(&order)?);
+    }
     let runtime = runtime(world, &place, &model, output.observer(), approver(args.yes.into()))?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     output.ending(&place, &run, &ending).await?;
-    if let (Some(dir), Ending::Over(_)) = (&args.export, &ending) {
-        let key = signing_key(&world.key_path()?)?;
-        let exported = export(place.store.as_ref(), &run, &key, dir).await.map_err(Failure::usage)?;
-        if !args.json {
-            say!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id);
-        }
-    }
+    export_if_over(world, &place, &run, &ending, args.export.as_deref(), &output).await?;
     Ok(ending.exit_code())
+}
+
+/// Refuses a folder for a bundle that holds something: better now than when the work is done.
+pub(crate) fn check_free(dir: &Path) -> Result<(), Failure> {
+    let taken = dir.exists() && (!dir.is_dir() || std::fs::read_dir(dir).at(dir)?.next().is_some());
+    if taken {
+        return Err(Failure::usage(format!("--export `{}`: it is there and not empty", dir.display())));
+    }
+    Ok(())
+}
+
+/// Writes the bundle that was asked for, if the run is over.
+pub(crate) async fn export_if_over(
+    world: &World,
+    place: &Place,
+    run: &RunId,
+    ending: &Ending,
+    dir: Option<&Path>,
+    output: &Output,
+) -> Result<(), Failure> {
+    let Some(dir) = dir else { return Ok(()) };
+    if matches!(ending, Ending::Paused(_)) {
+        output.note(&format!(
+            "no bundle yet: the run is not over. Give `--export {}` to `resume`",
+            dir.display()
+        ));
+        return Ok(());
+    }
+    let key = signing_key(&world.key_path()?)?;
+    let exported = export(place.store.as_ref(), run, &key, dir).await.map_err(Failure::usage)?;
+    output.note(&format!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id));
+    Ok(())
 }
 
 fn contract(args: &Run) -> Result<Contract, Failure> {
@@ -52,9 +85,38 @@ fn contract(args: &Run) -> Result<Contract, Failure> {
         let argv = shlex::split(line)
             .filter(|argv| !argv.is_empty())
             .ok_or_else(|| Failure::usage(format!("--verify `{line}`: not a command (is a quote open?)")))?;
+        if let Some(word) = shell_word(line, &argv) {
+            return Err(Failure::usage(format!(
+                "--verify `{line}`: no shell reads it, so `{word}` would be an argument"
+            ))
+            .hint(format!("write --verify \"sh -c '{line}'\"")));
+        }
         contract = contract.gate(Gate::command(argv));
     }
     Ok(contract)
+}
+
+/// The tree that the commit has where the workspace lies; `None` where there is nothing to compare with.
+fn committed_tree(order: &Order) -> Result<Option<String>, Failure> {
+    let (Some(root), Some(commit)) = (&order.repository, order.source.commit()) else { return Ok(None) };
+    let repository = Repository::discover(root).map_err(Failure::usage)?;
+    match repository.commit_entries(commit, order.source.scope()) {
+        Ok(tree) if repository.format() == ObjectFormat::Sha1 => Ok(Some(tree.tree)),
+        // The folder is not in the commit at all: nothing in it is committed.
+        Err(GitError::NoFolder { .. }) => Ok(Some(String::new())),
+        Ok(_) => Ok(None),
+        Err(error) => Err(Failure::usage(error)),
+    }
+}
+
+/// A word that only a shell would understand. Taken as an argument it would make a gate pass that never ran whole.
+fn shell_word<'a>(line: &str, argv: &'a [String]) -> Option<&'a str> {
+    const OPERATORS: [&str; 10] = ["&&", "||", ";", "|", "&", ">", ">>", "<", "2>&1", "2>"];
+    let quoted = |word: &str| line.contains(&format!("'{word}'")) || line.contains(&format!("\"{word}\""));
+    argv.iter().map(String::as_str).find(|word| {
+        let operator = OPERATORS.contains(word) || word.ends_with(';') || word.starts_with("$(");
+        operator && !quoted(word)
+    })
 }
 
 fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
@@ -111,6 +173,20 @@ impl Output {
         }
     }
 
+    /// Says something to people; programs have the events.
+    pub(crate) fn note(&self, text: &str) {
+        if let Self::People(console) = self {
+            console.line(text);
+        }
+    }
+
+    /// Tells of acts that were decided before this process began.
+    pub(crate) fn recall(&self, events: &[Event]) {
+        if let Self::People(console) = self {
+            console.recall(events);
+        }
+    }
+
     /// Says how the run ended; for programs this is the last line.
     pub(crate) async fn ending(&self, place: &Place, run: &RunId, ending: &Ending) -> Result<(), Failure> {
         let events = place.store.events(run, 0).await?;
@@ -139,7 +215,15 @@ impl Output {
                     cost(ledger),
                     duration(ledger.time_ms)
                 ));
-                console.line(&ending_line(run.as_str(), ending));
+                if let Ending::Paused(detached) = ending
+                    && let Some((id, act)) = detached.act.and_then(|id| state.open_acts().get_key_value(&id))
+                {
+                    for line in act_lines(*id, act) {
+                        console.line(&line);
+                    }
+                    console.line(&format!("  `provost log {run} --act {id}` shows its arguments whole"));
+                }
+                console.line(&ending_line(run.as_str(), ending, &state));
             }
         }
         Ok(())

@@ -55,6 +55,7 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
         (Some((id, reason)), _) => say!("NOT verified: {}: {reason}", id.name()),
         (None, Some(other)) => say!("NOT verified: {other}"),
         (None, None) if !verified => say!("NOT verified: a required claim was not checked"),
+        (None, None) if args.no_repo => say!("verified, except against a commit: no repository was given"),
         (None, None) => say!("verified"),
     }
     Ok(code)

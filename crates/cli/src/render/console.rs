@@ -19,6 +19,8 @@ use super::report::{duration, receipt_lines};
 pub(crate) struct Console {
     live: Live,
     acts: Mutex<BTreeMap<ActId, ActDecided>>,
+    /// The tree that a run on this workspace begins with if nothing in it is uncommitted.
+    committed: Mutex<Option<String>>,
 }
 
 /// Whether a line may be drawn over.
@@ -33,7 +35,28 @@ pub(crate) enum Live {
 impl Console {
     pub(crate) fn new() -> Self {
         let live = if crate::world::World::stdout_is_terminal() { Live::Terminal } else { Live::Plain };
-        Self { live, acts: Mutex::default() }
+        Self { live, acts: Mutex::default(), committed: Mutex::default() }
+    }
+
+    /// Warns when the run begins with another tree than this.
+    pub(crate) fn expect_tree(&self, tree: Option<String>) {
+        *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = tree;
+    }
+
+    /// Remembers acts that were decided before this process began, so that their ends can be told.
+    pub(crate) fn recall(&self, events: &[Event]) {
+        let mut acts = self.acts();
+        for event in events {
+            match &event.body {
+                Body::ActDecided(decided) => {
+                    acts.insert(decided.act, decided.clone());
+                }
+                Body::ActFinished(finished) => {
+                    acts.remove(&finished.act);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Prints a whole line.
@@ -68,6 +91,10 @@ impl Console {
                         created.source.scope(),
                         created.tree
                     ));
+                }
+                let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+                if committed.as_ref().is_some_and(|tree| *tree != created.tree.sha1) {
+                    self.line("  note: not all of the workspace is committed: the evidence cannot be held against the commit");
                 }
             }
             Body::DriverAttached(attached) => {

@@ -15,4 +15,4 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-pub(crate) use report::{cost, duration, ending_line, tokens};
+pub(crate) use report::{act_lines, cost, duration, ending_line, tokens};

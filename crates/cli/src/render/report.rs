@@ -3,7 +3,10 @@
 use provost::agent::Ending;
 use provost::core::budget::Ledger;
 use provost::core::containment::{Guarantee, Receipt, Strength};
+use provost::core::id::ActId;
 use provost::core::outcome::Pause;
+use provost::core::state::{OpenAct, RunState};
+use provost::core::text::{Lines, visible};
 
 /// Milliseconds for people.
 pub(crate) fn duration(ms: u64) -> String {
@@ -71,11 +74,26 @@ pub(crate) fn receipt_lines(receipt: &Receipt) -> Vec<String> {
     lines
 }
 
+/// An act that waits: what it would do, and which rule asks.
+pub(crate) fn act_lines(id: ActId, act: &OpenAct) -> Vec<String> {
+    let mut lines = vec![format!("act {id}, {}, would:", act.tool)];
+    for touch in &act.touches {
+        lines.push(format!("  {}", visible(&touch.to_string(), Lines::Escape)));
+    }
+    lines.push(format!("  ({})", visible(&act.decision.to_string(), Lines::Escape)));
+    lines
+}
+
 /// The last line of a run, with what to do next.
-pub(crate) fn ending_line(run: &str, ending: &Ending) -> String {
+pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> String {
     match ending {
         Ending::Over(finished) => {
-            let verified = if finished.verified { ", verified on the tree it ends with" } else { "" };
+            let gated = state.created().is_some_and(|created| created.gate.is_some());
+            let verified = match (finished.verified, gated) {
+                (true, _) => ", verified on the tree it ends with",
+                (false, true) => "",
+                (false, false) => "; nothing verified it (no --verify was given)",
+            };
             format!("{}{verified}", finished.outcome)
         }
         Ending::Paused(detached) => match detached.why {

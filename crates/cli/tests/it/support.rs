@@ -16,9 +16,6 @@ use tempfile::TempDir;
 /// Longest that one command of a test may take. Far above what any takes: it only ends what hangs.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Set for every process that a test starts, so that one left behind is found by it.
-pub(crate) const MARK: &str = "PROVOST_TEST_MARK";
-
 /// Calculates wrongly, and its two tests say so.
 pub(crate) const LIB_RS: &str = "\
 //! Sums.
@@ -89,7 +86,6 @@ impl TestEnvironment {
             .env("XDG_CONFIG_HOME", self.at("config"))
             .env("TMPDIR", self.at("tmp"))
             .env("LANG", "C.UTF-8")
-            .env(MARK, self.root())
             .current_dir(self.root())
             .stdin(Stdio::null());
         for (name, folder) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")] {
@@ -203,7 +199,7 @@ impl TestEnvironment {
 
     /// Command lines of processes of this world that still live.
     pub(crate) fn processes(&self) -> Vec<String> {
-        processes_with(&format!("{MARK}={}", self.root().display()))
+        processes_at(self.root())
     }
 
     /// Fails the test if a process of this world still lives a while later.
@@ -212,18 +208,20 @@ impl TestEnvironment {
     }
 }
 
-/// Command lines of the processes that have `needle` in their environment or among their arguments.
-pub(crate) fn processes_with(needle: &str) -> Vec<String> {
+/// Command lines of the processes that name `path` in their environment or arguments, or work beneath it.
+pub(crate) fn processes_at(path: &Path) -> Vec<String> {
+    let needle = path.as_os_str().as_encoded_bytes();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let folder = entry.path();
         if !entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // A process may end while it is looked at, and a zombie has neither.
-        let environ = fs::read(folder.join("environ")).unwrap_or_default();
+        // A process may end while it is looked at, and a zombie has none of these.
         let cmdline = fs::read(folder.join("cmdline")).unwrap_or_default();
-        if contains(&environ, needle.as_bytes()) || contains(&cmdline, needle.as_bytes()) {
+        let environ = fs::read(folder.join("environ")).unwrap_or_default();
+        let cwd = fs::read_link(folder.join("cwd")).unwrap_or_default();
+        if contains(&cmdline, needle) || contains(&environ, needle) || cwd.starts_with(path) {
             found.push(String::from_utf8_lossy(&cmdline).replace('\0', " ").trim().to_owned());
         }
     }
@@ -237,6 +235,11 @@ pub(crate) struct Repo {
 }
 
 impl Repo {
+    /// A repository that is there already.
+    pub(crate) fn at(path: &Path, root: &Path) -> Self {
+        Self { path: path.to_owned(), root: root.to_owned() }
+    }
+
     /// git in this repository, with nobody's configuration.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("git");

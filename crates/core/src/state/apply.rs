@@ -158,7 +158,6 @@ impl RunState {
     /// its answer.
     fn must_be_asked(&self, step: StepId) -> Checked {
         must(self.step_is_closed(), "the step before it is not over")?;
-        must(self.submitted.is_none(), "the run is submitted")?;
         must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
         match self.next() {
             Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { bound: Bound::Time }) => Ok(()),
@@ -379,7 +378,6 @@ impl RunState {
     }
 
     fn note(&mut self, body: &Note) -> Checked {
-        must(self.step_is_closed(), "the step is not over")?;
         must(self.next() == Next::Note(body.why), "no such note is due")?;
         if let Some(step) = &mut self.step {
             step.followed_up = true;
@@ -396,8 +394,6 @@ impl RunState {
     }
 
     fn run_submitted(&mut self, body: &Submitted) -> Checked {
-        must(self.step_is_closed(), "the step is not over")?;
-        must(self.submitted.is_none(), "it is submitted already")?;
         must(self.next() == Next::Submit(body.via), "the agent did not say so that it is done")?;
         must(self.step.as_ref().is_some_and(|step| step.id == body.step), "it is not of the step under way")?;
         if let Some(step) = &mut self.step {

@@ -23,7 +23,7 @@ use crate::event::{
 };
 use crate::id::{ActId, RunId, StepId};
 use crate::path::RelPath;
-use crate::policy::Decision;
+use crate::policy::{Decision, Effect};
 use crate::transcript::Stop;
 
 /// How often the gate is run again when it could not judge, before the run ends without it.
@@ -226,6 +226,12 @@ impl RunState {
     /// Acts without an end.
     pub fn open_acts(&self) -> &BTreeMap<ActId, OpenAct> {
         &self.open
+    }
+
+    /// Acts that wait for a person's word.
+    pub fn waiting_acts(&self) -> impl Iterator<Item = ActId> {
+        let waits = |act: &OpenAct| act.decision.effect == Effect::Ask && act.verdict.is_none();
+        self.open.iter().filter(move |(_, act)| waits(act)).map(|(id, _)| *id)
     }
 
     /// The id of the next act.

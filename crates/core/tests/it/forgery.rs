@@ -9,9 +9,9 @@ use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery,
 use provost_core::budget::{Bound, Budget};
 use provost_core::containment::Rung;
 use provost_core::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallRef, DriverAttached, DriverDetached, Event,
-    GateJudged, GateVerdict, ModelAnswered, Note, NoteWhy, RunFinished, SubmitVia, Submitted, Verdict,
-    WorkspaceDrifted,
+    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
+    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFailed, Note, NoteWhy,
+    RunFinished, SubmitVia, Submitted, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::{ActId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
@@ -805,4 +805,82 @@ fn each_repeated_failure_is_steered_once() {
         let act = hand.decides(Some(0), vec![read("a")]);
         hand.does(finished(act, ActEnd::Done, vec![], None));
     }
+}
+
+/// The calls of an answer that was cut off are answered as such and are nothing else; no other call is.
+#[test]
+fn i1_calls_of_an_answer_that_was_cut_off_are_not_acts() {
+    let invalid = |why| {
+        let call = CallRef { step: StepId(0), index: 0 };
+        Body::CallInvalid(CallInvalid { call, why, result: digest(20) })
+    };
+    let mut hand = Hand::workspace(1);
+    hand.cannot(invalid(InvalidCall::CutOff), "exactly when its answer is");
+
+    let Body::RunCreated(created) = good_run().remove(0).body else { unreachable!() };
+    let mut hand = Hand(RunState::new("r-hand".parse().unwrap()));
+    hand.does(Body::RunCreated(created));
+    hand.attach(Rung::R3);
+    let Body::ModelAnswered(mut body) = forged_answer(&hand.0, Usage::default()).body else { unreachable!() };
+    (body.calls, body.stop) = (1, Stop::Length);
+    hand.does(Body::ModelAnswered(body));
+    hand.cannot(hand.decided(Some(0), "tool", vec![read("a")], Recovery::Replayable), "are not acts");
+    hand.cannot(invalid(InvalidCall::BadArguments), "exactly when its answer is");
+    hand.does(invalid(InvalidCall::CutOff));
+    assert_eq!(hand.0.next(), Next::Note(NoteWhy::CutOff));
+}
+
+#[test]
+fn a_run_cannot_be_cancelled_over_an_open_act() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![exec("make all")]);
+    hand.does(started(act, command("make all")));
+    let cancelled = Outcome::Stopped { why: StopWhy::Cancelled };
+    hand.cannot(hand.end(cancelled, false), "an act is not over");
+    hand.does(finished(act, ActEnd::Interrupted, vec![], None));
+    hand.does(hand.end(cancelled, false));
+}
+
+/// The gate passed, and the run then ends on another tree without a word of how it came about.
+#[test]
+fn a_pass_on_one_tree_is_not_done_on_another() {
+    let mut hand = Hand::workspace(0);
+    hand.submit();
+    let act = hand.run_gate(0);
+    hand.cannot(judged(ActId(7), GateVerdict::Passed), "judges another act");
+    hand.does(judged(act, GateVerdict::Passed));
+    let Body::RunFinished(mut end) = hand.end(Outcome::Done, true) else { unreachable!() };
+    end.tree = world::tree(&BTreeMap::new());
+    hand.cannot(Body::RunFinished(end.clone()), "verified exactly when");
+    end.verified = false;
+    hand.cannot(Body::RunFinished(end), "the gate did not pass");
+}
+
+#[test]
+fn only_what_started_can_have_undone_changes() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![read("a")]);
+    let Body::ActFinished(mut body) = finished(act, ActEnd::Done, vec![], None) else { unreachable!() };
+    body.reverted.push(path("guarded/key"));
+    hand.cannot(Body::ActFinished(body), "undid changes without having started");
+}
+
+#[test]
+fn a_failed_request_is_of_the_step_that_is_due() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![read("a")]);
+    let failed = |step| {
+        Body::ModelFailed(ModelFailed {
+            step: StepId(step),
+            attempt: 1,
+            class: "overloaded".to_owned(),
+            status: None,
+            message: digest(8),
+            retry_in_ms: None,
+        })
+    };
+    hand.cannot(failed(1), "the step before it is not over");
+    hand.does(finished(act, ActEnd::Done, vec![], None));
+    hand.cannot(failed(0), "not of the step that is due");
+    hand.does(failed(1));
 }

@@ -4,6 +4,8 @@ use provost_core::act::{Change, FileFact};
 use provost_core::digest::Digest;
 use provost_core::path::RelPath;
 
+use crate::oid::BlobOid;
+
 use super::{Applied, ApplyError, FileChange, FileError, FileVersion, Workspace};
 
 /// On which side of its change one file stands.
@@ -74,9 +76,11 @@ fn same(fact: Option<&FileFact>, now: Option<&FileVersion>, digest: &dyn Fn(&[u8
     match (fact, now) {
         (None, None) => true,
         (Some(fact), Some(now)) => {
-            fact.mode == now.mode.as_git()
-                && fact.size == now.bytes.len() as u64
-                && fact.content == digest(&now.bytes)
+            // Content that the journal does not keep is committed to by its blob id.
+            let content = || {
+                if fact.kept { digest(&now.bytes) } else { digest(&BlobOid::of(&now.bytes).sha256) }
+            };
+            fact.mode == now.mode.as_git() && fact.size == now.bytes.len() as u64 && fact.content == content()
         }
         _ => false,
     }

@@ -135,6 +135,9 @@ fn names_that_are_not_utf8() {
     assert_snapshot!(world.shown("list_dir", &json!({})));
     assert_snapshot!(world.shown("grep", &json!({"pattern": "needle"})));
     assert_snapshot!(world.shown("find", &json!({"glob": "*.txt"})));
+    // As it is shown it can be named.
+    let read = world.call("read_file", &json!({"path": r"caf\xe9.txt"})).unwrap();
+    assert_eq!(read, "     1\tneedle\n");
     let path = RelPath::from_bytes(b"caf\xe9.txt").unwrap();
     let version = world.workspace.read(&path, 100).unwrap();
     assert_eq!(version.bytes, b"needle\n");
@@ -193,9 +196,37 @@ fn apply_makes_parents_and_undoes_what_failed() {
     assert!(left.iter().all(|name| !name.to_string_lossy().contains("provost-tmp")), "{left:?}");
 }
 
-/// A name that cannot be replaced is found out when it is too late to find it out before; what was done is undone.
+/// `d` cannot be both a file and the folder of `d/e`, which only the rename onto it finds out: what was renamed before
+/// that is brought back.
 #[test]
 fn a_failed_commit_is_undone() {
+    let world = World::with("a", "1");
+    world.put("gone", "g");
+    world.put("twin", "t");
+    fs::hard_link(world.path("twin"), world.path("twin2")).unwrap();
+    world.chmod("a", 0o640);
+    let changes = [
+        change("a", version("1"), version("2")),
+        change("new/b", None, version("b")),
+        change("gone", version("g"), None),
+        change("twin", version("t"), version("longer")),
+        change("d", None, version("file")),
+        change("d/e", None, version("e")),
+    ];
+    assert!(matches!(world.workspace.apply(&changes), Err(ApplyError::File(_))));
+    assert_eq!(
+        (world.text("a"), world.mode("a"), world.text("gone")),
+        ("1".to_owned(), 0o640, "g".to_owned())
+    );
+    assert_eq!(world.text("twin2"), "t");
+    let mut left: Vec<_> =
+        fs::read_dir(world.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["a", "gone", "twin", "twin2"]);
+}
+
+#[test]
+fn links_are_changed_as_links() {
     let world = World::with("a", "1");
     world.put("b", "1");
     symlink("a", world.path("l")).unwrap();
@@ -272,6 +303,16 @@ fn settle_tells_the_side_and_complete_finishes() {
         world.workspace.complete(&changes).unwrap();
         assert_eq!(world.workspace.settle(&facts, &digest).unwrap(), Settled::AllAfter);
     }
+    // The same where the journal keeps a digest of the blob's id only.
+    let mut unkept = facts.clone();
+    for fact in unkept.iter_mut().flat_map(|change| [&mut change.before, &mut change.after]).flatten() {
+        let content: &[u8] =
+            [&b"1"[..], b"2", b"b", b"c"].into_iter().find(|text| digest(text) == fact.content).unwrap();
+        (fact.kept, fact.content) = (false, digest(&provost_tools::BlobOid::of(content).sha256));
+    }
+    let world = World::with("a", "1");
+    world.put("c", "c");
+    assert_eq!(world.workspace.settle(&unkept, &digest).unwrap(), Settled::AllBefore);
     let world = World::with("a", "somebody else's");
     world.put("c", "c");
     let Settled::Mixed(sides) = world.workspace.settle(&facts, &digest).unwrap() else {

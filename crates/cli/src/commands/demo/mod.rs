@@ -5,12 +5,11 @@ mod git;
 mod package;
 mod rehearsal;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use provost::agent::{Always, Ending, Order, export};
+use provost::agent::{Always, Ending, Order, command_environment, export, toolchain_folders};
 use provost::core::budget::{Budget, Price};
 use provost::core::contract::{Contract, Gate, Source};
 use provost::core::path::RelPath;
@@ -18,8 +17,7 @@ use provost::core::policy::{Policy, Preset};
 use provost::evidence::git::Repository;
 use provost::evidence::keys::{SigningKey, VerifyingKey};
 use provost::evidence::verify::{ClaimId, Finding, Require, verify};
-use provost::sandbox::{Cancel, Command, Ended, Probe, Profile, RungChoice, Sandbox, toolchain_reads};
-use provost::tools::command::environment;
+use provost::sandbox::{Cancel, Command, Ended, Probe, Profile, RungChoice, Sandbox};
 use serde_json::json;
 
 use self::git::git;
@@ -297,12 +295,12 @@ struct Tests {
 fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<Tests, Failure> {
     let host = host(world);
     let mut profile = Profile::for_workspace(dir).map_err(Failure::internal)?;
-    profile.readable.extend(toolchain_reads(host.path.as_ref(), host.home.as_deref().map(Path::new)));
+    profile.readable.extend(toolchain_folders(&host));
     let rungs = RungChoice::Strongest { at_least: provost::core::containment::Rung::R0 };
     let sandbox = Sandbox::new(&Probe::run(), profile, rungs).map_err(Failure::internal)?;
     let record_dir = layout.at("store").join(format!("recipient-{name}"));
     fs::create_dir_all(&record_dir).at(&record_dir)?;
-    let env = environment(&host, &BTreeMap::new());
+    let env = command_environment(&host);
     let command = Command {
         argv: ["cargo", "test", "--offline"].map(Into::into).to_vec(),
         cwd: dir.to_owned(),
