@@ -16,8 +16,8 @@ use provost_evidence::content::Salt;
 use provost_journal::{Lease, Owner, Store};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::{Probe, RungChoice, Sandbox};
-use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 use provost_tools::command::HostEnvironment;
+use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
@@ -333,8 +333,12 @@ fn check_answers(run: &RunId, events: &[Event], answers: &[Answer]) -> Result<()
     let names = || waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for (index, answer) in answers.iter().enumerate() {
         if !waiting.contains(&answer.act) {
-            let which = if waiting.is_empty() { "none does".to_owned() } else { format!("waiting: {}", names()) };
-            return Err(RunError::Contract(format!("act {} does not wait for an answer; {which}", answer.act)));
+            let which =
+                if waiting.is_empty() { "none does".to_owned() } else { format!("waiting: {}", names()) };
+            return Err(RunError::Contract(format!(
+                "act {} does not wait for an answer; {which}",
+                answer.act
+            )));
         }
         if answers[..index].iter().any(|other| other.act == answer.act) {
             return Err(RunError::Contract(format!("act {} is answered twice", answer.act)));

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -157,6 +158,7 @@ pub(crate) struct Run {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Resume {
     /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
     /// Approve an act that waits, by its number.
     #[arg(long, value_name = "ACT")]
@@ -210,6 +212,7 @@ pub(crate) struct Verify {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
     /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
     /// Folder to write; it must not exist or be empty.
     #[arg(short, long, value_name = "DIR")]
@@ -221,6 +224,7 @@ pub(crate) struct Export {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Log {
     /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) store: StoreArg,
@@ -235,6 +239,7 @@ pub(crate) struct Log {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
     /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) store: StoreArg,

@@ -21,7 +21,11 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    match commands::dispatch(args) {
+    let ended = match (commands::dispatch(args), render::lost()) {
+        (Ok(0), Some(why)) => Err(failure::Failure::internal(format!("standard output: {why}"))),
+        (ended, _) => ended,
+    };
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             failure.print();

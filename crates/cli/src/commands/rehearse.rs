@@ -14,9 +14,7 @@ pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
     let mut server = Server::bind(args.listen, script)
         .map_err(|error| Failure::usage(format!("--listen {}: {error}", args.listen)))?;
     if let Some(log) = args.log {
-        server = server
-            .log_to(&log)
-            .map_err(|error| Failure::usage(format!("--log {}: {error}", log.display())))?;
+        server = server.log_to(&log).map_err(|error| Failure::usage(format!("--log {error}")))?;
     }
     // The first line of output is for whoever started this: where it listens.
     say!("http://{}/v1", server.addr);

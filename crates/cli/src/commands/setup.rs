@@ -30,6 +30,9 @@ impl Place {
     }
 
     pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).at(folder)?;
+        }
         let store = Arc::new(SqliteStore::open(path)?);
         Ok(Self { store, spool: path.with_extension("spool") })
     }

@@ -1,7 +1,6 @@
 //! A run as lines for a person, as it happens.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
@@ -61,15 +60,13 @@ impl Console {
 
     /// Prints a whole line.
     pub(crate) fn line(&self, text: &str) {
-        let mut out = std::io::stdout().lock();
         let clear = if self.live == Live::Terminal { "\r\x1b[2K" } else { "" };
-        let _ = writeln!(out, "{clear}{text}");
+        super::put(&format!("{clear}{text}\n"));
     }
 
     fn under_way(&self, text: &str) {
         if self.live == Live::Terminal {
-            let mut out = std::io::stdout().lock();
-            let _ = write!(out, "\r\x1b[2K{text}").and_then(|()| out.flush());
+            super::put(&format!("\r\x1b[2K{text}"));
         }
     }
 

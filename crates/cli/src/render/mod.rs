@@ -4,15 +4,37 @@ mod console;
 mod json;
 mod report;
 
+use std::io::{self, Write};
+use std::sync::OnceLock;
+
 pub(crate) use console::Console;
 pub(crate) use json::JsonLines;
-/// Prints a line to standard output. A reader that went away has seen what it wanted: that is no failure.
+/// Prints a line to standard output.
 macro_rules! say {
-    ($($arg:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout().lock(), $($arg)*);
-    }};
+    ($($arg:tt)*) => {
+        $crate::render::put(&format!("{}\n", format_args!($($arg)*)))
+    };
 }
 pub(crate) use say;
 
 pub(crate) use report::{act_lines, cost, duration, ending_line, tokens};
+
+/// The first error of standard output other than that its reader went away.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Writes to standard output. A reader that went away has seen what it wanted: that is no failure. After any other
+/// error the work goes on, and [`lost`] tells the exit code that the output is not whole.
+pub(crate) fn put(text: &str) {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = LOST.set(error.to_string());
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// Why a part of the output was lost, if one was.
+pub(crate) fn lost() -> Option<&'static str> {
+    LOST.get().map(String::as_str)
+}

@@ -7,7 +7,9 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Ran, Rehearsal, Repo, Running, TestEnvironment, bodies, eventually, processes_at, text};
+use crate::support::{
+    Ran, Rehearsal, Repo, Running, TestEnvironment, bodies, eventually, processes_at, text,
+};
 
 fn call(name: &str, arguments: &Value) -> Value {
     json!({ "call": { "name": name, "arguments": arguments }, "usage": { "input": 100, "output": 10 } })
@@ -91,7 +93,9 @@ fn i4_a_command_whose_driver_is_killed_is_gone_with_it_and_is_not_run_again() {
     let driver = stage.start(&[]);
     eventually("the command runs", || stage.count() == ["begun"]);
     // Control: its processes are found while it runs. The driver itself is one more.
-    eventually("both sleep", || stage.processes().iter().filter(|line| line.contains("sleep 900")).count() >= 2);
+    eventually("both sleep", || {
+        stage.processes().iter().filter(|line| line.contains("sleep 900")).count() >= 2
+    });
     let _ = driver.kill();
     eventually("its tree is gone", || stage.processes().is_empty());
 
@@ -101,7 +105,7 @@ fn i4_a_command_whose_driver_is_killed_is_gone_with_it_and_is_not_run_again() {
     let journal = stage.env.journal(&run);
     let ended = bodies(&journal, "act.finished")[0];
     assert_eq!(ended["end"], "interrupted", "{ended}");
-    assert_eq!(ended["command"]["exit"]["is"], "driver_lost", "{ended}");
+    assert_eq!(ended["command"]["exit"]["how"], "driver_lost", "{ended}");
     let (told, asked) = stage.told();
     assert!(told.contains("interrupted: it was ended because the program that ran it ended"), "{told}");
     assert_eq!(asked, 2);
@@ -112,7 +116,8 @@ fn i4_a_command_whose_driver_is_killed_is_gone_with_it_and_is_not_run_again() {
 #[test]
 fn i2_a_command_that_ended_while_nobody_drove_is_settled_from_its_record() {
     // The driver is stopped and not killed, so that the command can end before the driver does.
-    let line = "echo begun >> count.txt; while [ ! -e flag ]; do sleep 0.01; done; echo ended >> count.txt; exit 3";
+    let line =
+        "echo begun >> count.txt; while [ ! -e flag ]; do sleep 0.01; done; echo ended >> count.txt; exit 3";
     let stage = Stage::new(|_| json!({ "steps": [shell(line), submit()] }));
     let driver = stage.start(&[]);
     eventually("the command runs", || stage.count() == ["begun"]);
@@ -207,10 +212,11 @@ fn header<'a>(request: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn i4_a_gate_that_was_cut_short_judged_nothing_and_is_run_again() {
-    let stage = Stage::new(|_| {
-        json!({ "steps": [call("write_file", &json!({ "path": "b.txt", "content": "new\n" })), submit()] })
-    });
-    let gate = "sh -c 'echo gate >> count.txt; if [ ! -e flag ]; then touch flag; sleep 900; fi; grep new b.txt'";
+    let stage = Stage::new(
+        |_| json!({ "steps": [call("write_file", &json!({ "path": "b.txt", "content": "new\n" })), submit()] }),
+    );
+    let gate =
+        "sh -c 'echo gate >> count.txt; if [ ! -e flag ]; then touch flag; sleep 900; fi; grep new b.txt'";
     let driver = stage.start(&["--verify", gate]);
     eventually("the gate runs", || stage.repo.path.join("flag").exists());
     let _ = driver.kill();
@@ -280,7 +286,7 @@ fn an_interrupt_ends_in_130_wherever_it_comes_and_the_run_goes_on() {
         let _ = stage.resume(&ran.run()).code(0);
         assert_eq!(stage.count(), ["begun"], "what was cancelled is not run again");
         let journal = stage.env.journal(&ran.run());
-        assert_eq!(bodies(&journal, "act.finished")[0]["command"]["exit"]["is"], "cancelled");
+        assert_eq!(bodies(&journal, "act.finished")[0]["command"]["exit"]["how"], "cancelled");
         assert_counted_once(&stage, &ran.run());
         stage.env.assert_store_intact();
     }

@@ -279,7 +279,8 @@ impl Forgery {
             fs::write(bundle.join(name), bytes).unwrap();
         }
         let payload = to_canonical(&self.statement).unwrap();
-        fs::write(bundle.join("result.dsse.json"), dsse::sign(dsse::IN_TOTO, &payload, key).unwrap()).unwrap();
+        fs::write(bundle.join("result.dsse.json"), dsse::sign(dsse::IN_TOTO, &payload, key).unwrap())
+            .unwrap();
     }
 }
 
@@ -445,7 +446,8 @@ fn it_is_held_against_the_commit_and_not_the_checkout() {
             ("README.md", "Another.\n"),
         ],
     );
-    let against = |path: &Path| evidence.verify_with(&evidence.bundle, &["--repo", &path.display().to_string()]);
+    let against =
+        |path: &Path| evidence.verify_with(&evidence.bundle, &["--repo", &path.display().to_string()]);
     let (claim, why) = refusal(against(&other.path));
     assert_eq!(claim, "base");
     assert!(why.contains(&commit), "{why}");

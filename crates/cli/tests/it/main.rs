@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::unused_self, reason = "a test that cannot set itself up has failed")]
 #![allow(dead_code, reason = "one support module serves all")]
 
+mod refusals;
 mod support;
 
 mod bad_input;
