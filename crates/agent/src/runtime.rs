@@ -182,10 +182,10 @@ impl Runtime {
         interrupt: Interrupt,
     ) -> Result<Ending, RunError> {
         let events = self.store.events(run, 0).await?;
+        check_answers(run, &events, answers)?;
         if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
             return Ok(Ending::Over(finished.clone()));
         }
-        check_answers(run, &events, answers)?;
         let salt =
             self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
         let lease = self.acquire(run).await?;

@@ -77,7 +77,9 @@ pub(crate) fn case(case: &Case, steps: &[Step], bare: &Bare, written: &Written, 
     println!("## {} {what}, {via}", case.steps);
     println!("aim: {aim}; at the last step as at step 10. Milliseconds.\n");
     println!(
-        "| steps | step p50 | p90 | bare append p50 | p90 | appends | over the appends | model | encode | store | own |"
+        "| steps | step p50 | p90 | bare append p50 | p90 | step − {} bare | step − its appends | model | encode | own | \
+         its appends |",
+        case.kind.appends()
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut spawns = Vec::new();
@@ -121,7 +123,9 @@ pub(crate) fn case(case: &Case, steps: &[Step], bare: &Bare, written: &Written, 
         }
     }
     println!();
-    spawns.iter().for_each(|line| println!("{line}"));
+    for line in spawns {
+        println!("{line}");
+    }
     totals(case, &steps[warm_up..], written, grown, peak_kb);
 }
 
@@ -144,10 +148,16 @@ fn totals(case: &Case, steps: &[Step], written: &Written, grown: u64, peak_kb: u
         written.events,
         per(written.event_bytes),
     );
+    let kinds: Vec<String> = written
+        .kinds
+        .iter()
+        .map(|(kind, (count, bytes))| format!("{kind} {count} × {}", bytes / count))
+        .collect();
+    println!("events, mean bytes: {}", kinds.join(", "));
     match case.via {
         Via::Scripted => println!(),
         Via::Loopback(_) => {
-            println!("peak memory of the agent (VmHWM): {:.1} MB (aim: 30)\n", peak_kb as f64 / 1024.0)
+            println!("peak memory of the agent (VmHWM): {:.1} MB (aim: 30)\n", peak_kb as f64 / 1024.0);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A provider and a store that tell the meter what they cost.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -89,6 +89,8 @@ pub(crate) struct Written {
     pub(crate) blob_bytes: u64,
     pub(crate) event_bytes: u64,
     pub(crate) events: u64,
+    /// Count and bytes of the events of each kind.
+    pub(crate) kinds: BTreeMap<&'static str, (u64, u64)>,
 }
 
 /// A store whose appends are timed and weighed.
@@ -123,7 +125,11 @@ impl Store for Weighed {
             }
             written.events += appended.events.len() as u64;
             for event in &appended.events {
-                written.event_bytes += serde_json::to_vec(event).map_or(0, |json| json.len() as u64);
+                let size = serde_json::to_vec(event).map_or(0, |json| json.len() as u64);
+                written.event_bytes += size;
+                let (count, bytes) = written.kinds.entry(event.body.kind()).or_default();
+                *count += 1;
+                *bytes += size;
             }
             Ok(appended)
         })

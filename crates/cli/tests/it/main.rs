@@ -1,6 +1,7 @@
 //! The command line from outside: the binary, its output, its exit codes, what it leaves on the disk.
 
 #![allow(clippy::unwrap_used, clippy::unused_self, reason = "a test that cannot set itself up has failed")]
+#![allow(clippy::needless_pass_by_value, reason = "`json!` in place reads better")]
 #![allow(dead_code, reason = "one support module serves all")]
 
 mod refusals;

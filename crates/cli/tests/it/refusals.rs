@@ -1,6 +1,7 @@
 //! Bad input: a clear message, the right exit code, and a store that is intact (I9).
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 use serde_json::json;
 
@@ -120,7 +121,6 @@ fn a_file_of_300_mb_and_names_that_lead_out_are_refusals_the_model_can_read() {
     std::os::unix::fs::symlink(env.at("outside.txt"), repo.path.join("link")).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(repo.path.join("fifo")).status().unwrap();
     assert!(fifo.success());
-    use std::os::unix::ffi::OsStrExt;
     fs::write(repo.path.join(std::ffi::OsStr::from_bytes(b"caf\xe9.txt")), "latin\n").unwrap();
     let outside = env.at("outside.txt").display().to_string();
     let paths = ["big.bin", "../outside.txt", &outside, "link", "fifo", "missing.txt"];

@@ -1,0 +1,90 @@
+//! What servers of models send, and scripts.
+
+use provost_core::transcript::Message;
+use provost_model::rehearse::Script;
+use provost_model::sse::{SseEvent, SseParser};
+use provost_model::wire::{Decoded, EncodeOptions, Progress};
+use provost_model::{Discard, Prelude, WireKind};
+
+/// The events of a stream that arrives in these pieces.
+fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<SseEvent> {
+    let mut parser = SseParser::default();
+    let mut out = Vec::new();
+    for piece in pieces {
+        parser.feed(piece, &mut out).expect("far below the limit");
+    }
+    out
+}
+
+/// Server-sent events: any split gives the same events, and a small limit is kept.
+pub fn sse(data: &[u8]) {
+    let whole = events([data]);
+    assert_eq!(events(data.chunks(1)), whole);
+    let piece = data.first().map_or(3, |byte| usize::from(byte % 16) + 2);
+    assert_eq!(events(data.chunks(piece)), whole);
+    let (mut parser, mut out) = (SseParser::with_limit(16), Vec::new());
+    let _ = parser.feed(data, &mut out);
+    assert!(out.iter().all(|event| event.event.len() <= 48 && event.data.len() <= 48), "U+FFFD has three bytes");
+}
+
+fn decode(kind: WireKind, events: Vec<SseEvent>) -> Option<Decoded> {
+    let mut decoder = kind.decoder(7);
+    for event in events {
+        if decoder.feed(event, &mut Discard).ok()? == Progress::Done {
+            break;
+        }
+    }
+    decoder.finish().ok()
+}
+
+/// An answer on a wire. A line that is not a field of an event stands for the data of one, so that inputs may be plain
+/// JSON lines. Whatever is decoded can be sent back: the next request is JSON.
+fn answer(kind: WireKind, data: &[u8]) {
+    let mut stream = Vec::new();
+    for line in data.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b"{") {
+            stream.extend_from_slice(b"data: ");
+        }
+        stream.extend_from_slice(line);
+        if line.starts_with(b"{") {
+            stream.extend_from_slice(b"\n\n");
+        }
+    }
+    let whole = decode(kind, events([&stream[..]]));
+    assert_eq!(decode(kind, events(stream.chunks(5))), whole);
+    let Some(decoded) = whole else { return };
+    let mut ids: Vec<&str> = decoded.assistant.calls.iter().map(|call| call.id.as_str()).collect();
+    ids.sort_unstable();
+    assert!(ids.windows(2).all(|two| two[0] != two[1]), "ids are unique: {ids:?}");
+    assert!(decoded.assistant.calls.iter().all(|call| !call.name.is_empty()));
+    let mut encoder = kind.encoder(&EncodeOptions::default(), &Prelude::default());
+    encoder.push(&Message::User { text: "go".to_owned() });
+    encoder.push(&Message::Assistant(decoded.assistant));
+    let mut body = encoder.prefix().to_vec();
+    encoder.tail(100, &mut body);
+    let sent = serde_json::from_slice::<serde_json::Value>(&body);
+    assert!(sent.is_ok(), "{sent:?}: {}", String::from_utf8_lossy(&body));
+}
+
+/// An answer on the chat-completions wire.
+pub fn chat(data: &[u8]) {
+    answer(WireKind::OpenAiChat, data);
+}
+
+/// An answer on the Messages wire.
+pub fn anthropic(data: &[u8]) {
+    answer(WireKind::AnthropicMessages, data);
+}
+
+/// A rehearsal script: white space around it changes nothing, and an error says where it is.
+pub fn script(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match Script::parse(text) {
+        Ok(script) => {
+            let again = Script::parse(&format!("\n{text}\n")).expect("it parsed without the line feeds");
+            assert_eq!((again.len(), again.model()), (script.len(), script.model()));
+            assert_eq!(script.is_empty(), script.len() == 0);
+        }
+        Err(error) => assert!(error.to_string().starts_with("script:"), "{error}"),
+    }
+}
