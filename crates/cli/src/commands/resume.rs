@@ -13,9 +13,12 @@ use crate::world::World;
 
 pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
-    let (run, created, _) = place.load(&args.run).await?;
+    let (run, created, state) = place.load(&args.run).await?;
     if let Some(dir) = &args.export {
         check_free(dir)?;
+    }
+    if state.outcome().is_some() {
+        eprintln!("`{run}` is over already; nothing is left to do");
     }
     let wire = Wire::from_word(&created.model.wire).ok_or_else(|| {
         Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire))

@@ -261,8 +261,7 @@ fn a_run_that_is_over_says_so_and_asks_nobody() {
         let again = stage.resume(&run).code(code);
         assert_eq!(again.last()["outcome"], ran.last()["outcome"], "{again}");
         assert_eq!(again.last()["outcome"], word, "{again}");
-        let plain = stage.env.provost(["resume", &run]).code(code);
-        assert!(!plain.stdout.trim().is_empty(), "{plain}");
+        let _ = stage.env.provost(["resume", &run]).code(code).says("is over already");
         assert_eq!(stage.told().1, asked);
         assert_eq!(stage.env.journal(&run), journal);
     }
@@ -280,7 +279,7 @@ fn an_interrupt_ends_in_130_wherever_it_comes_and_the_run_goes_on() {
         let ran = driver.wait().code(130);
         let last = ran.last();
         assert_eq!((&last["outcome"], &last["exit_code"]), (&json!("interrupted"), &json!(130)), "{ran}");
-        assert_eq!(stage.processes(), Vec::<String>::new(), "its command is gone with it");
+        eventually("its command is gone with it", || stage.processes().is_empty());
         assert_eq!(stage.env.show(&ran.run())["state"], "interrupted");
 
         let _ = stage.resume(&ran.run()).code(0);

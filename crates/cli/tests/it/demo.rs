@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, TestEnvironment, bodies, processes_at, text};
+use crate::support::{Ran, TestEnvironment, bodies, text};
 
 fn demo(env: &TestEnvironment, name: &str, more: &[&str]) -> Ran {
     let mut args = vec!["demo", "--out", name];
@@ -17,10 +17,10 @@ fn demo(env: &TestEnvironment, name: &str, more: &[&str]) -> Ran {
 fn no_process_is_left() {
     let env = TestEnvironment::new();
     let _ = demo(&env, "out", &[]).code(0);
-    assert_eq!(processes_at(env.root()), Vec::<String>::new());
+    env.assert_no_processes();
     // Control: one that is there is found.
     let waiting = env.start(["rehearse", "out/script.json"]);
-    assert_eq!(processes_at(env.root()).len(), 1);
+    assert_eq!(env.processes().len(), 1);
     drop(waiting);
 }
 

@@ -91,6 +91,7 @@ impl Say {
 
 pub(crate) async fn demo(world: &World, args: Demo) -> Result<u8, Failure> {
     let begun = Instant::now();
+    check_cargo()?;
     let layout = Layout::make(args.out)?;
     let say = Say { json: args.json };
 
@@ -135,6 +136,9 @@ pub(crate) async fn demo(world: &World, args: Demo) -> Result<u8, Failure> {
     }
 
     let code = if accepted && leaks.is_empty() { 0 } else { 8 };
+    if !accepted {
+        say.heading("The recipient did not get what it should: see part 4.");
+    }
     say.heading(&format!(
         "Done in {}. Everything lies in `{}`:",
         duration(begun.elapsed().as_millis() as u64),
@@ -163,6 +167,18 @@ pub(crate) async fn demo(world: &World, args: Demo) -> Result<u8, Failure> {
         }),
     );
     Ok(code)
+}
+
+/// The demonstration compiles and tests, so it needs a cargo that works.
+fn check_cargo() -> Result<(), Failure> {
+    let hint = "install a Rust toolchain, or put it on PATH";
+    let tried = std::process::Command::new("cargo").arg("--version").output();
+    let output = tried.map_err(|error| Failure::usage(format!("cargo cannot be run: {error}")).hint(hint))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(Failure::usage(format!("cargo does not work: {}", words.trim())).hint(hint))
 }
 
 fn make_repository(layout: &Layout) -> Result<String, Failure> {
@@ -319,7 +335,8 @@ fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<
     let summary = text
         .lines()
         .find(|line| line.starts_with("test result:"))
-        .map_or_else(|| format!("ended with {:?}", record.ended), str::to_owned);
+        .or_else(|| text.lines().rev().find(|line| !line.trim().is_empty()))
+        .map_or_else(|| "no output".to_owned(), str::to_owned);
     Ok(Tests { passed: record.ended == Ended::Exited(0), summary })
 }
 
