@@ -18,4 +18,5 @@ mod kill;
 mod leak;
 mod main_job;
 mod policy;
+mod presets;
 mod provider;
