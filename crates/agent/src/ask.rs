@@ -1,5 +1,6 @@
 //! Asking the model: reserve, ask, try again, record.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use provost_core::budget::Bound;
@@ -127,7 +128,7 @@ impl Driver<'_> {
             ttft_ms: answer.ttft_ms,
         };
         self.recorder.record(Body::ModelAnswered(body))?;
-        self.answer = Some(answer.assistant);
+        self.answer = Some(Arc::new(answer.assistant));
         self.stop = answer.stop;
         Ok(())
     }

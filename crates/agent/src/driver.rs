@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use provost_core::contract::Limits;
 use provost_core::digest::TreeDigest;
@@ -52,11 +53,11 @@ pub(crate) struct Driver<'a> {
     pub(crate) recorder: Recorder,
     pub(crate) dialogue: Box<dyn Dialogue>,
     pub(crate) files: Files,
-    pub(crate) sandbox: std::sync::Arc<Sandbox>,
+    pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) limits: Limits,
     pub(crate) interrupt: Interrupt,
     /// The answer whose calls are being worked on, and why the model stopped there.
-    pub(crate) answer: Option<Assistant>,
+    pub(crate) answer: Option<Arc<Assistant>>,
     pub(crate) stop: Stop,
     /// The last request as its vendor counted it, for estimating the next.
     pub(crate) metered: Option<Metered>,
@@ -111,7 +112,7 @@ impl Driver<'_> {
     }
 
     /// The answer whose calls are worked on: in hand, or read back after a restart.
-    pub(crate) fn current_answer(&self) -> Result<Assistant, RunError> {
+    pub(crate) fn current_answer(&self) -> Result<Arc<Assistant>, RunError> {
         match &self.answer {
             Some(answer) => Ok(answer.clone()),
             None => Err(RunError::Internal("no answer is at hand".to_owned())),
@@ -121,7 +122,7 @@ impl Driver<'_> {
     fn submit(&mut self, via: SubmitVia) -> Result<(), RunError> {
         let answer = self.current_answer()?;
         let summary = match via {
-            SubmitVia::FinalAnswer => answer.text,
+            SubmitVia::FinalAnswer => answer.text.clone(),
             SubmitVia::Tool => answer
                 .calls
                 .iter()

@@ -28,6 +28,9 @@ pub enum RunError {
         /// Why not.
         reason: String,
     },
+    /// Another driver works in the same folder.
+    #[error("another run works in `{}`: wait for it, or work in another checkout", .0.display())]
+    Occupied(PathBuf),
     /// The repository cannot be read.
     #[error("repository: {0}")]
     Git(#[from] provost_evidence::git::GitError),
@@ -72,6 +75,7 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(StoreError::Conflict { .. } | StoreError::Fenced { .. }) => 7,
+            Self::Occupied(_) => 7,
             Self::Containment(_) => 9,
             Self::Workspace { .. } | Self::Contract(_) | Self::Git(_) | Self::Profile(_) => 2,
             Self::Store(

@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use provost_core::act::{Change, FileFact, Touch};
-use provost_core::containment::Rung;
+use provost_core::act::{Change, FileFact};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::RunCreated;
 use provost_core::path::RelPath;
-use provost_core::policy::{Effect, Policy};
+use provost_core::policy::Policy;
 use provost_evidence::git::{ObjectFormat, Repository};
 use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
 use provost_sandbox::{Profile, WorkspaceAccess, git_reads};
@@ -22,6 +21,7 @@ use provost_tools::workspace::{Entry, FileChange, FileError, FileMode, FileVersi
 use serde::{Deserialize, Serialize};
 
 use crate::error::RunError;
+use crate::guard::{self, Guard, Guarded};
 use crate::host::toolchain_folders;
 use crate::recorder::Recorder;
 
@@ -42,6 +42,15 @@ struct BaseFile {
     content: Option<Digest>,
 }
 
+/// The workspace at the start of the run, as the journal keeps it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Base {
+    files: Vec<BaseFile>,
+    /// Names that the policy guards and that were there.
+    guarded: BTreeSet<RelPath>,
+}
+
 /// The workspace of one run.
 pub(crate) struct Files {
     workspace: Workspace,
@@ -50,18 +59,34 @@ pub(crate) struct Files {
     base: BTreeMap<RelPath, BaseFile>,
     /// Paths that may differ from what the journal expects, whatever the next scan says.
     suspect: BTreeSet<RelPath>,
+    guard: Guard,
+    /// Guarded names that were there before the first command.
+    known: Option<Guarded>,
+    /// Held while this driver works here: two in one workspace would book each other's changes.
+    _lock: std::fs::File,
 }
 
 impl Files {
     pub(crate) fn open(root: &Path, repository: Option<&Path>) -> Result<Self, RunError> {
         let workspace = Workspace::open(root).map_err(|error| unusable(root, &error))?;
         let repository = repository.map(Repository::discover).transpose()?;
+        let lock = std::fs::File::open(workspace.path()).map_err(|error| unusable(root, &error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(RunError::Occupied(workspace.path().to_owned()));
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(unusable(root, &error)),
+        }
         Ok(Self {
             workspace,
             repository,
             manifest: Manifest::default(),
             base: BTreeMap::new(),
             suspect: BTreeSet::new(),
+            guard: Guard::default(),
+            known: None,
+            _lock: lock,
         })
     }
 
@@ -137,8 +162,11 @@ impl Files {
                 },
             );
         }
-        let list: Vec<&BaseFile> = self.base.values().collect();
-        let json = serde_json::to_vec(&list).map_err(|error| RunError::Internal(error.to_string()))?;
+        let base = Base {
+            files: self.base.values().cloned().collect(),
+            guarded: self.known.as_ref().map(|known| known.protected.clone()).unwrap_or_default(),
+        };
+        let json = serde_json::to_vec(&base).map_err(|error| RunError::Internal(error.to_string()))?;
         Ok(recorder.content(json))
     }
 
@@ -149,10 +177,11 @@ impl Files {
         recorder: &Recorder,
     ) -> Result<(), RunError> {
         let json = recorder.bytes(&created.manifest).await?;
-        let list: Vec<BaseFile> = serde_json::from_slice(&json).map_err(|error| {
+        let base: Base = serde_json::from_slice(&json).map_err(|error| {
             RunError::Gone(format!("the list of files at the start does not parse: {error}"))
         })?;
-        self.base = list.into_iter().map(|file| (file.path.clone(), file)).collect();
+        self.base = base.files.into_iter().map(|file| (file.path.clone(), file)).collect();
+        self.known = Some(Guarded { protected: base.guarded, ..Guarded::default() });
         let net = recorder.state().net_changes();
         let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
         self.scan(&watched)?;
@@ -314,23 +343,19 @@ impl Files {
     }
 
     /// What commands may see and change.
-    pub(crate) fn profile(&self, policy: &Policy, host: &HostEnvironment) -> Result<Profile, RunError> {
+    pub(crate) fn profile(&mut self, policy: &Policy, host: &HostEnvironment) -> Result<Profile, RunError> {
         let mut profile = Profile::for_workspace(self.root())?;
         if policy.forbids_all_writes() {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
         profile.readable.extend(toolchain_folders(host));
         profile.readable.extend(git_reads(self.root()));
-        for path in self.names()? {
-            let denied = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;
-            let absolute = || self.root().join(path.to_os());
-            if denied(Touch::Write { path: path.clone() }) {
-                profile.protected.push(absolute());
-            }
-            if denied(Touch::Read { path: path.clone() }) {
-                profile.hidden.push(absolute());
-            }
-        }
+        let found = self.guarded(policy)?;
+        let absolute = |path: &RelPath| self.root().join(path.to_os());
+        profile.protected.extend(found.protected.iter().map(absolute));
+        profile.hidden.extend(found.hidden.iter().map(absolute));
+        // A run that is taken up again knows from its start which names were there.
+        self.known.get_or_insert(found);
         Ok(profile)
     }
 
@@ -347,28 +372,31 @@ impl Files {
         std::fs::create_dir(&target).map_err(|error| unusable(&target, &error))
     }
 
-    /// Every name in every folder that holds a file of the manifest: also names that ignore rules hide, such as an
-    /// `.env`, and `.git` itself. Folders beneath those are not entered.
-    fn names(&self) -> Result<BTreeSet<RelPath>, RunError> {
-        let mut folders = BTreeSet::from([RelPath::root()]);
-        for entry in self.manifest.entries() {
-            for folder in entry.path.ancestors().skip(1) {
-                if let Ok(folder) = RelPath::try_from(folder.to_owned()) {
-                    folders.insert(folder);
-                }
-            }
+    fn guarded(&mut self, policy: &Policy) -> Result<Guarded, RunError> {
+        if policy.layers.iter().all(|layer| layer.rules.is_empty()) {
+            return Ok(Guarded::default());
         }
-        let mut names = BTreeSet::new();
-        for folder in folders {
-            let absolute = self.root().join(folder.to_os());
-            let listing = std::fs::read_dir(&absolute).map_err(|error| unusable(&absolute, &error))?;
-            for name in listing {
-                use std::os::unix::ffi::OsStrExt;
-                let name = name.map_err(|error| unusable(&absolute, &error))?.file_name();
-                names.insert(folder.join(name.as_bytes()).map_err(|error| unusable(&absolute, &error))?);
-            }
+        let root = self.root().to_owned();
+        self.guard.scan(&root, policy).map_err(|error| unusable(&root, &error))
+    }
+
+    /// Removes guarded names that a command made where there were none, and what it nested too deep to look into.
+    pub(crate) fn expel(&mut self, policy: &Policy) -> Result<Vec<RelPath>, RunError> {
+        let found = self.guarded(policy)?;
+        let known = self.known.get_or_insert_default();
+        let new = found.protected.difference(&known.protected);
+        let deep = found.too_deep.difference(&known.too_deep);
+        let expelled: Vec<RelPath> = new.chain(deep).cloned().collect();
+        for path in &expelled {
+            guard::remove(self.root(), path)
+                .map_err(|error| unusable(&self.root().join(path.to_os()), &error))?;
         }
-        Ok(names)
+        Ok(expelled)
+    }
+
+    /// Whether something could not be read: then nobody can say that it is unchanged.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.manifest.unreadable().len() == 0
     }
 }
 

@@ -55,7 +55,11 @@ impl Driver<'_> {
         let drifted = self.note_drift()?;
         let tree = self.files.tree()?;
         let verdict = match exit {
-            Some(ExitFact::Exited { code: 0 }) if !changed && drifted == Drift::None => GateVerdict::Passed,
+            Some(ExitFact::Exited { code: 0 })
+                if !changed && drifted == Drift::None && self.files.is_whole() =>
+            {
+                GateVerdict::Passed
+            }
             Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
                 GateVerdict::Errored
             }

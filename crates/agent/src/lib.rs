@@ -10,6 +10,7 @@ mod error;
 mod export;
 mod files;
 mod gate;
+mod guard;
 mod host;
 mod interrupt;
 mod observe;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
-use provost_core::event::{Body, DriverAttached, Event, ModelFact, RunCreated, Verdict};
+use provost_core::event::{Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, Verdict};
 use provost_core::id::{ActId, RunId};
 use provost_core::policy::{Containment, Policy};
 use provost_core::state::RunState;
@@ -114,8 +114,8 @@ impl Runtime {
         check(&order.contract)?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref())?;
         let tracked = files.scan_base()?;
-        let sandbox = self.contain(&order.contract.policy, &files)?;
-        let environment = command_environment(&self.host);
+        let sandbox = self.contain(&order.contract.policy, &mut files)?;
+        let environment = outside_of(files.root(), command_environment(&self.host));
         if let Some(gate) = &order.contract.gate {
             check_gate(gate, &order.contract.limits, &files, &environment)?;
         }
@@ -199,7 +199,7 @@ impl Runtime {
         };
         let mut files = Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new))?;
         files.restore(&created, &recorder).await?;
-        let sandbox = self.contain(&created.policy, &files)?;
+        let sandbox = self.contain(&created.policy, &mut files)?;
         let system = String::from_utf8_lossy(&recorder.bytes(&created.system).await?).into_owned();
         let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
@@ -207,6 +207,7 @@ impl Runtime {
         attach(&mut recorder, &sandbox)?;
         let dialogue =
             self.provider.open(Prelude { system, tools: specs, max_output: created.limits.answer_tokens });
+        let outside = outside_of(files.root(), command_environment(&self.host));
         let mut driver = Driver {
             runtime: self,
             recorder,
@@ -218,12 +219,12 @@ impl Runtime {
             answer: None,
             stop: Stop::End,
             metered: None,
-            environment: command_environment(&self.host),
+            environment: outside,
             stale_records: Vec::new(),
         };
         driver.recorder.commit().await?;
         let messages = driver.recorder.messages().await?;
-        driver.answer = last_answer(&messages);
+        driver.answer = last_answer(&messages).map(Arc::new);
         driver.stop = driver.recorder.last_stop();
         for message in &messages {
             driver.dialogue.push(message);
@@ -268,7 +269,7 @@ impl Runtime {
         }
     }
 
-    fn contain(&self, policy: &Policy, files: &Files) -> Result<Sandbox, RunError> {
+    fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Sandbox, RunError> {
         let rungs = match policy.containment {
             Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
             Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
@@ -294,6 +295,16 @@ fn attach(recorder: &mut Recorder, sandbox: &Sandbox) -> Result<(), RunError> {
 /// A number from 0 to 1 that spreads retries. Randomness that decides nothing.
 pub(crate) fn jitter() -> f64 {
     random::<4>().map_or(0.5, |bytes| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
+}
+
+/// The environment without `PATH` entries inside the workspace: what the agent writes there is no program of the host's,
+/// and must not stand for one that a rule allows by name.
+fn outside_of(root: &Path, mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    if let Some(path) = environment.get_mut("PATH") {
+        let inside = |entry: &&str| Path::new(*entry).starts_with(root);
+        *path = path.split(':').filter(|entry| !inside(entry)).collect::<Vec<_>>().join(":");
+    }
+    environment
 }
 
 fn random<const N: usize>() -> Result<[u8; N], RunError> {
@@ -351,6 +362,9 @@ fn check(contract: &Contract) -> Result<(), RunError> {
     let refuse = |why: &str| Err(RunError::Contract(why.to_owned()));
     if contract.goal.trim().is_empty() {
         return refuse("the goal is empty: say what is to be done");
+    }
+    if contract.policy.layers.iter().map(|layer| layer.rules.len()).sum::<usize>() > MOST_RULES {
+        return refuse("the policy has more rules than can be decided on in time");
     }
     if contract.budget.cost_micros.is_some() && contract.price.is_none() {
         return refuse("a bound on cost needs a price: without one the cost is unknown, not zero");

@@ -208,6 +208,12 @@ pub struct DriverDetached {
 /// Most calls of one answer. An answer's limit on tokens lies far below; a journal from elsewhere may say anything.
 pub const MOST_CALLS: u32 = 1 << 16;
 
+/// Most rules of a policy. Each is tried on each touch, by a verifier too, so there is a bound.
+pub const MOST_RULES: usize = 1024;
+
+/// Most touches of one act.
+pub const MOST_TOUCHES: usize = 4096;
+
 /// The model answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

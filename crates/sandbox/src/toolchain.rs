@@ -134,7 +134,12 @@ pub fn git_reads(workspace: &Path) -> Vec<PathBuf> {
     let Some(folder) = pointer.strip_prefix("gitdir:").and_then(|text| named(workspace, text)) else {
         return Vec::new();
     };
-    // A `.git` file is the workspace's own content, so that it must not be able to name just any folder.
+    // A `.git` file is the workspace's own content, so that it must not be able to name just any folder: the folder
+    // must name this workspace in turn, as git writes it for a linked worktree.
+    let back = named(&folder, &read(folder.join("gitdir")));
+    if back.is_none() || back != workspace.join(".git").canonicalize().ok() {
+        return Vec::new();
+    }
     let is_git = |folder: &Path| folder.join("HEAD").is_file();
     let common = named(&folder, &read(folder.join("commondir")));
     [Some(folder), common].into_iter().flatten().filter(|folder| is_git(folder)).collect()

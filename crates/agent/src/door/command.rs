@@ -4,11 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Touch};
+use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
-use provost_core::policy::Effect as Decided;
 use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError};
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
@@ -112,16 +111,18 @@ impl Driver<'_> {
     }
 
     async fn changes_by_command(&mut self) -> Result<(Vec<Change>, Vec<RelPath>), RunError> {
+        let created = self.recorder.state().created().cloned();
+        let policy = created.map(|created| created.policy);
+        // First what was planted, also where ignore rules hide it; then what changed among the files.
+        let mut reverted = match &policy {
+            Some(policy) => self.files.expel(policy)?,
+            None => Vec::new(),
+        };
         let all = self.files.observe(&mut self.recorder)?;
         let mut changes = Vec::with_capacity(all.len());
-        let mut reverted = Vec::new();
         for change in all {
-            let touch = [Touch::Write { path: change.path.clone() }];
-            let state = self.recorder.state();
-            let denied = state
-                .created()
-                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect == Decided::Deny);
-            if !denied {
+            let guarded = policy.as_ref().is_some_and(|policy| policy.guards_writing(&change.path));
+            if !guarded {
                 changes.push(change);
             } else if self.files.undo(&change, &self.recorder).await? == Undone::Yes {
                 reverted.push(change.path);

@@ -4,5 +4,6 @@
 
 mod approvals;
 mod durability;
+mod holes;
 mod support;
 mod workspace;

@@ -200,6 +200,7 @@ impl Console {
         if !finished.changes.is_empty() {
             let paths: Vec<&str> =
                 finished.changes.iter().take(3).map(|change| change.path.as_str()).collect();
+            let paths: Vec<String> = paths.into_iter().map(|path| visible(path, Lines::Escape)).collect();
             let more = finished.changes.len().saturating_sub(3);
             line.push_str(&format!(", changed {}", paths.join(", ")));
             if more > 0 {

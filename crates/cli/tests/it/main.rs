@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "one support module serves all")]
 
 mod refusals;
+mod script;
 mod support;
 
 mod bad_input;

@@ -19,6 +19,7 @@ pub use preset::Preset;
 
 use crate::act::{Access, Touch};
 use crate::containment::Rung;
+use crate::path::RelPath;
 
 /// What a decision says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -256,6 +257,20 @@ impl Policy {
             rule: format!("default {access} = {}", default.word()),
             layer: name,
             source,
+        }
+    }
+
+    /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a
+    /// person was to be asked about each write there. (A mere default of `ask` guards no path by name.)
+    pub fn guards_writing(&self, path: &RelPath) -> bool {
+        let touch = Touch::Write { path: path.clone() };
+        let by_rule = |effect: Effect| {
+            let mut rules = self.layers.iter().flat_map(|layer| &layer.rules);
+            rules.any(|rule| rule.effect == effect && rule.pattern.matches(&touch, effect))
+        };
+        by_rule(Effect::Deny) || by_rule(Effect::Ask) || {
+            let decision = self.decide(std::slice::from_ref(&touch), Rung::R3);
+            decision.effect == Effect::Deny && !self.forbids_all_writes()
         }
     }
 

@@ -9,8 +9,8 @@ use crate::budget::{Bound, Ledger};
 use crate::containment::Rung;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
-    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, ModelAnswered, ModelFailed,
-    Note, NoteWhy, RunCreated, RunFinished, Submitted,
+    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
+    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, Submitted,
 };
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, Pause};
@@ -39,6 +39,13 @@ impl RunState {
     }
 
     fn check_decision(&self, seq: u64, body: &ActDecided) -> Result<(), Violation> {
+        if body.touches.len() > MOST_TOUCHES {
+            return Err(Violation::Transition {
+                seq,
+                kind: "act.decided",
+                why: "it touches more than can be decided on in time".to_owned(),
+            });
+        }
         let Some(created) = &self.created else {
             return Ok(()); // refused as a transition below
         };
@@ -98,6 +105,8 @@ impl RunState {
     }
 
     fn run_created(&mut self, body: &RunCreated) -> Checked {
+        let rules: usize = body.policy.layers.iter().map(|layer| layer.rules.len()).sum();
+        must(rules <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
         must(self.created.is_none(), "the run exists already")?;
         must(
             body.budget.cost_micros.is_none() || body.price.is_some(),

@@ -293,11 +293,25 @@ fn protect(root: BorrowedFd<'_>, view: &View) -> Result<Vec<String>, Failure> {
     }
     let mut pinned = Vec::new();
     for path in &view.protected {
-        if !pin(root, view.workspace.path(), path.path(), &mut pinned)? {
+        if !pin(root, view.workspace.path(), path.path(), Last::ReadOnly, &mut pinned)? {
             unprotected.push(path.path().to_string_lossy().into_owned());
         }
     }
+    // A hidden path is hidden by its name: no folder above it may be moved away, or the name would be another.
+    for path in &view.hidden {
+        if let Some(folder) = path.path().parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            pin(root, view.workspace.path(), folder, Last::Open, &mut pinned)?;
+        }
+    }
     Ok(unprotected)
+}
+
+/// What becomes of the last part of a pinned path.
+#[derive(Clone, Copy, PartialEq)]
+enum Last {
+    ReadOnly,
+    /// Pinned like the folders above it.
+    Open,
 }
 
 /// Whether everything on the way to the path could be pinned, links included.
@@ -305,6 +319,7 @@ fn pin(
     root: BorrowedFd<'_>,
     workspace: &Path,
     path: &Path,
+    last: Last,
     pinned: &mut Vec<PathBuf>,
 ) -> Result<bool, Failure> {
     let mut whole = true;
@@ -342,10 +357,10 @@ fn pin(
                     let target = Path::new(OsStr::from_bytes(target.to_bytes()));
                     rest.extend(target.components().rev().map(|part| part.as_os_str().to_owned()));
                 } else if inside && at != workspace && !pinned.contains(&at) {
-                    let attributes = if rest.is_empty() { RDONLY } else { 0 };
+                    let attributes = if rest.is_empty() && last == Last::ReadOnly { RDONLY } else { 0 };
                     cover_with_itself(place.as_fd(), attributes).at("protect", &at)?;
                     pinned.push(at.clone());
-                } else if inside && at != workspace && rest.is_empty() {
+                } else if inside && at != workspace && rest.is_empty() && last == Last::ReadOnly {
                     // Pinned on the way to another one, now protected itself.
                     sys::mount_setattr(place.as_fd(), RDONLY, true).at("protect", &at)?;
                 }

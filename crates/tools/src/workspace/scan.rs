@@ -347,7 +347,8 @@ impl Pass {
             bytes.truncate(self.cap as usize);
             (BlobOid::of(&bytes), bytes.len() as u64, Content::Bytes(bytes))
         } else {
-            (stream(&mut file, expected)?, expected, Content::NotKept)
+            let oid = if expected <= HASHED { stream(&mut file, expected)? } else { unhashed(expected) };
+            (oid, expected, Content::NotKept)
         };
         let after = rustix::fs::fstat(&file)?;
         Ok(Some(ReadFile {
@@ -369,6 +370,14 @@ struct ReadFile {
     /// Whether it stayed the same while it was read.
     steady: bool,
     content: Content,
+}
+
+/// Largest file that is hashed, in bytes: a sparse one of terabytes costs a command nothing to make.
+const HASHED: u64 = 1 << 30;
+
+/// The name given to a file that is too large to hash. No content has it, so a tree that holds one is never another's.
+fn unhashed(size: u64) -> BlobOid {
+    BlobOid::of(format!("provost: {size} bytes, too large to be hashed").as_bytes())
 }
 
 /// Hashes exactly `size` bytes: git's name of a blob begins with its length. A file that shrinks meanwhile is padded
