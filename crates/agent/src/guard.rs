@@ -19,7 +19,7 @@ use provost_core::policy::{Effect, Policy};
 
 /// Deepest folder that is looked into. No build makes one; a command that does gains nothing by it, since what it
 /// made is removed as a whole.
-const DEEPEST: usize = 200;
+const DEEPEST: usize = 64;
 
 /// Names that programs look for below a folder of that name. A link of this name stands for the folder.
 const BELOW: [&str; 4] = ["config", "config.toml", "hooks", "any"];

@@ -305,8 +305,27 @@ impl Driver<'_> {
         if changes.is_empty() {
             return Ok(Drift::None);
         }
-        self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes }))?;
+        self.record_drift(changes)?;
         Ok(Drift::Recorded)
+    }
+
+    /// What a rule protects from all writing has no place in the result, whoever wrote it: the person decides.
+    fn record_drift(&mut self, changes: Vec<Change>) -> Result<(), RunError> {
+        let created = self.recorder.state().created();
+        let denied = |change: &&Change| {
+            created.is_some_and(|created| created.policy.denies_writing_by_rule(&change.path))
+        };
+        if let Some(change) = changes.iter().find(denied) {
+            return Err(RunError::Workspace {
+                path: self.files.root().to_owned(),
+                reason: format!(
+                    "`{}` changed, and no act of the run changed it; a rule of the policy protects it. Put it back and \
+                     resume",
+                    change.path
+                ),
+            });
+        }
+        self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes }))
     }
 
     /// Settles an act whose driver died.

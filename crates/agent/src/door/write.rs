@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use provost_core::act::{ActEnd, Change, FileFact, Intent, Touch};
-use provost_core::event::{Body, Seen, WorkspaceDrifted};
+use provost_core::event::Seen;
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::state::OpenAct;
@@ -25,7 +25,7 @@ impl Driver<'_> {
     ) -> Result<(), RunError> {
         let drifted = self.files.drift_of(&set.changes, &mut self.recorder)?;
         if !drifted.is_empty() {
-            self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes: drifted }))?;
+            self.record_drift(drifted)?;
         }
         let changes: Vec<Change> = set
             .changes
@@ -62,7 +62,7 @@ impl Driver<'_> {
                     result.changes = found;
                 } else if !found.is_empty() {
                     // Nothing of ours is there: somebody else changed these files in this very moment.
-                    self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes: found }))?;
+                    self.record_drift(found)?;
                 }
                 result
             }

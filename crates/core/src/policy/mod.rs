@@ -264,14 +264,21 @@ impl Policy {
     /// person was to be asked about each write there. (A mere default of `ask` guards no path by name.)
     pub fn guards_writing(&self, path: &RelPath) -> bool {
         let touch = Touch::Write { path: path.clone() };
-        let by_rule = |effect: Effect| {
-            let mut rules = self.layers.iter().flat_map(|layer| &layer.rules);
-            rules.any(|rule| rule.effect == effect && rule.pattern.matches(&touch, effect))
-        };
-        by_rule(Effect::Deny) || by_rule(Effect::Ask) || {
+        self.has_rule(Effect::Deny, &touch) || self.has_rule(Effect::Ask, &touch) || {
             let decision = self.decide(std::slice::from_ref(&touch), Rung::R3);
             decision.effect == Effect::Deny && !self.forbids_all_writes()
         }
+    }
+
+    /// Whether a rule, not a mere default, denies writing at `path`: no change there has a place in a run's result,
+    /// whoever made it.
+    pub fn denies_writing_by_rule(&self, path: &RelPath) -> bool {
+        self.has_rule(Effect::Deny, &Touch::Write { path: path.clone() })
+    }
+
+    fn has_rule(&self, effect: Effect, touch: &Touch) -> bool {
+        let mut rules = self.layers.iter().flat_map(|layer| &layer.rules);
+        rules.any(|rule| rule.effect == effect && rule.pattern.matches(touch, effect))
     }
 
     /// Whether nothing at all may be written: commands then see the workspace read-only.

@@ -376,6 +376,13 @@ impl RunState {
     /// Drift under a gate that runs, or ran and is not judged, is drift of the tree that it judges.
     fn drifted(&mut self, changes: &[Change]) -> Checked {
         self.check_changes(changes)?;
+        let policy = self.created.as_ref().map(|created| &created.policy);
+        let denied =
+            |change: &Change| policy.is_some_and(|policy| policy.denies_writing_by_rule(&change.path));
+        must(
+            !changes.iter().any(denied),
+            "a file changed that a rule of the policy protects from all writing",
+        )?;
         self.changed(changes);
         if !changes.is_empty() {
             self.gate.disturbed = true;

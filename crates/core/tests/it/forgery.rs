@@ -884,3 +884,17 @@ fn a_failed_request_is_of_the_step_that_is_due() {
     hand.cannot(failed(0), "not of the step that is due");
     hand.does(failed(1));
 }
+
+#[test]
+fn i5_a_drift_where_a_rule_denies_all_writing_is_refused() {
+    use provost_core::path::RelPath;
+    use provost_core::policy::{Policy, Preset};
+    let policy = Policy::preset(Preset::Workspace);
+    let path = |text: &str| RelPath::parse(text).unwrap();
+    assert!(policy.denies_writing_by_rule(&path(".cargo/config.toml")));
+    assert!(policy.denies_writing_by_rule(&path("sub/.git/hooks/pre-commit")));
+    assert!(!policy.denies_writing_by_rule(&path("src/lib.rs")));
+    // A mere default guards nothing by name: whoever works beside a read-only run may write.
+    let policy = Policy::preset(Preset::ReadOnly);
+    assert!(!policy.denies_writing_by_rule(&path("src/lib.rs")));
+}

@@ -321,7 +321,7 @@ impl World {
             0 => self.attach(),
             1 => self.append(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None })),
             _ => {
-                let name = self.choices.of(&[FREE[0], FREE[1], PROTECTED]);
+                let name = self.choices.of(&[FREE[0], FREE[1]]);
                 let change = self.change(name);
                 write(&mut self.files, &change);
                 self.append(Body::WorkspaceDrifted(WorkspaceDrifted { changes: vec![change] }));
