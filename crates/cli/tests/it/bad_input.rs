@@ -45,7 +45,7 @@ impl Place {
     fn says(&self, code: i32, args: &[&str]) -> String {
         let asked = self.model.requests().len();
         let ran = self.env.provost(args).code(code);
-        assert_eq!(self.env.runs(), [self.run.clone()], "{ran}");
+        assert_eq!(self.env.runs(), std::slice::from_ref(&self.run), "{ran}");
         assert_eq!(self.env.journal(&self.run), self.journal, "{ran}");
         assert_eq!(self.model.requests().len(), asked, "the model was asked\n{ran}");
         self.env.assert_store_intact();

@@ -68,7 +68,8 @@ fn w6_a_stream_that_breaks_off_is_asked_for_again() {
     for wire in Wire::BOTH {
         // It breaks off at every place from the first event to the middle of the call.
         for after in [0, 1, 3, 4] {
-            let step = with(with(count(), "say", "Let me look at this."), "fault", json!({ "drop_after": after }));
+            let step =
+                with(with(count(), "say", "Let me look at this."), "fault", json!({ "drop_after": after }));
             let case = Case::new([step, submit()]);
             let _ = case.run(wire, &[]).code(0);
             assert_eq!(case.file("count.txt").as_deref(), Some("run\n"), "{wire:?} after {after}");
@@ -97,7 +98,8 @@ fn w4_malformed_arguments_are_not_run() {
         r#"{"path": "a.txt", "content": "x", "mode": "0777"}"#,
     ];
     for wire in Wire::BOTH {
-        let case = Case::new(malformed.map(|arguments| call("write_file", arguments)).into_iter().chain([submit()]));
+        let case =
+            Case::new(malformed.map(|arguments| call("write_file", arguments)).into_iter().chain([submit()]));
         let _ = case.run(wire, &[]).code(0);
         assert_eq!(case.file("a.txt").as_deref(), Some("one\n"), "{wire:?}: nothing was run");
         assert_eq!(case.file("b.txt"), None);
@@ -136,7 +138,8 @@ fn w4_malformed_arguments_are_not_run() {
 #[test]
 fn w4_arguments_that_are_cut_in_the_stream_are_not_run() {
     for wire in Wire::BOTH {
-        let case = Case::new([with(write("b.txt", "whole\n"), "fault", json!({ "bad_json": true })), submit()]);
+        let case =
+            Case::new([with(write("b.txt", "whole\n"), "fault", json!({ "bad_json": true })), submit()]);
         let _ = case.run(wire, &[]).code(0);
         assert_eq!(case.file("b.txt"), None, "{wire:?}");
         assert_eq!(bodies(&case.journal(), "call.invalid").len(), 1);
@@ -156,7 +159,13 @@ fn an_unknown_tool_is_named_with_its_nearest() {
 #[test]
 fn parallel_calls_are_run_in_order_and_answered_one_by_one() {
     for wire in Wire::BOTH {
-        let calls = [write("b.txt", "two\n"), read("b.txt"), read("nowhere"), call("no_tool", json!({})), read("a.txt")];
+        let calls = [
+            write("b.txt", "two\n"),
+            read("b.txt"),
+            read("nowhere"),
+            call("no_tool", json!({})),
+            read("a.txt"),
+        ];
         let case = Case::new([together(&calls), submit()]);
         let _ = case.run(wire, &[]).code(0);
         let told = told(&case.model);
@@ -207,7 +216,9 @@ fn w7_a_pause_of_a_day_ends_in_6_at_once_with_words() {
         let journal = case.journal();
         let sum: u64 = bodies(&journal, "model.answered")
             .iter()
-            .map(|event| event["usage"]["input"].as_u64().unwrap() + event["usage"]["output"].as_u64().unwrap())
+            .map(|event| {
+                event["usage"]["input"].as_u64().unwrap() + event["usage"]["output"].as_u64().unwrap()
+            })
             .sum();
         assert_eq!(ran.last()["tokens"], sum);
     }
@@ -223,7 +234,10 @@ fn server_errors_until_patience_ends_leave_a_run_that_can_be_resumed() {
     let journal = case.journal();
     let failed = bodies(&journal, "model.failed");
     assert_eq!(failed.len(), attempts, "each attempt is in the journal");
-    assert!(failed.last().unwrap()["retry_in_ms"].is_null(), "the last one says that there is none behind it");
+    assert!(
+        failed.last().unwrap()["retry_in_ms"].is_null(),
+        "the last one says that there is none behind it"
+    );
     let ran = case.resume().code(0);
     assert_eq!((&ran.last()["outcome"], &ran.last()["steps"]), (&json!("done"), &json!(3)));
     assert_eq!(case.file("count.txt").as_deref(), Some("run\nrun\n"));
@@ -240,7 +254,10 @@ fn a_key_that_is_refused_is_said_and_not_tried_again() {
         let _ = case.run(wire, &[]).code(6);
         let journal = case.journal();
         let failed = bodies(&journal, "model.failed");
-        assert_eq!((failed.len(), &failed[0]["class"], &failed[0]["status"]), (1, &json!("auth"), &json!(401)));
+        assert_eq!(
+            (failed.len(), &failed[0]["class"], &failed[0]["status"]),
+            (1, &json!("auth"), &json!(401))
+        );
         let log = case.env.provost(["log", &case.env.only_run()]).code(0);
         assert!(log.stdout.contains("auth 401") && log.stdout.contains("invalid x-api-key"), "{log}");
     }
@@ -267,7 +284,10 @@ fn calls_of_an_answer_that_was_cut_off_are_not_run() {
         let _ = case.run(wire, &[]).code(0);
         assert_eq!((case.file("b.txt"), case.file("count.txt")), (None, None), "{wire:?}");
         let journal = case.journal();
-        assert_eq!(bodies(&journal, "call.invalid").iter().filter(|call| call["why"] == "cut_off").count(), 2);
+        assert_eq!(
+            bodies(&journal, "call.invalid").iter().filter(|call| call["why"] == "cut_off").count(),
+            2
+        );
         assert!(told(&case.model).iter().all(|text| text.contains("not run")));
         assert_calls_are_answered(&case.model);
         assert_eq!(bodies(&journal, "run.submitted").len(), 1, "half a sentence is no submission");
@@ -305,11 +325,13 @@ fn w5_the_same_bad_call_again_and_again_is_steered_and_then_ends_in_10() {
         assert_eq!(ran.last()["outcome"], "stopped", "{call}");
         let requests = case.model.requests();
         assert!(requests.len() < 10, "{call}");
-        let steered = requests.iter().position(|seen| seen["body"].as_str().unwrap().contains("same failing call"));
+        let steered =
+            requests.iter().position(|seen| seen["body"].as_str().unwrap().contains("same failing call"));
         assert!(steered.is_some_and(|at| at < requests.len() - 1), "{call}: told before it ends");
     }
     // The controls: the same call that works, and failing calls that differ, go on.
-    let case = Case::new([with(read("a.txt"), "repeat", 12), with(read("nowhere-{{i}}"), "repeat", 12), submit()]);
+    let case =
+        Case::new([with(read("a.txt"), "repeat", 12), with(read("nowhere-{{i}}"), "repeat", 12), submit()]);
     let _ = case.run(Wire::OpenAi, &[]).code(0);
     assert_eq!(case.model.requests().len(), 25);
 }
@@ -375,8 +397,12 @@ fn i6_each_bound_ends_in_4_by_name_and_is_not_passed() {
             let mut used = 0;
             for (request, answered) in case.model.requests().iter().zip(bodies(&journal, "model.answered")) {
                 let asked = body(request)["max_tokens"].as_u64().unwrap();
-                assert!(bound != "tokens" || used + asked <= most, "{wire:?}: asked for {asked} after {used}");
-                used += answered["usage"]["input"].as_u64().unwrap() + answered["usage"]["output"].as_u64().unwrap();
+                assert!(
+                    bound != "tokens" || used + asked <= most,
+                    "{wire:?}: asked for {asked} after {used}"
+                );
+                used += answered["usage"]["input"].as_u64().unwrap()
+                    + answered["usage"]["output"].as_u64().unwrap();
             }
         }
     }
@@ -432,7 +458,8 @@ fn a_gate_that_passes_at_the_second_submission_verifies() {
     let ran = case.run(Wire::OpenAi, &["--verify", "test -e b.txt"]).code(0);
     assert_eq!(ran.last()["verified"], true);
     let journal = case.journal();
-    let verdicts: Vec<_> = bodies(&journal, "gate.judged").iter().map(|event| text(&event["verdict"])).collect();
+    let verdicts: Vec<_> =
+        bodies(&journal, "gate.judged").iter().map(|event| text(&event["verdict"])).collect();
     assert_eq!(verdicts, ["failed", "passed"]);
     let judged = bodies(&journal, "gate.judged");
     let finished = bodies(&journal, "run.finished");
@@ -460,7 +487,11 @@ fn v3_a_gate_that_the_policy_denies_ends_in_3() {
     assert_eq!((&ran.last()["outcome"], &ran.last()["verified"]), (&json!("refused"), &json!(false)));
     let journal = case.journal();
     assert!(bodies(&journal, "act.started").is_empty(), "it was not run");
-    assert_eq!(bodies(&journal, "gate.judged")[0]["verdict"], "errored", "and is not called a failure of the work");
+    assert_eq!(
+        bodies(&journal, "gate.judged")[0]["verdict"],
+        "errored",
+        "and is not called a failure of the work"
+    );
     // The control, and: what policy only asks about is answered by the contract's order.
     for policy in ["workspace", "strict"] {
         let case = Case::new([]);
@@ -478,6 +509,11 @@ fn a_run_without_a_gate_says_that_nothing_verified_it() {
     let ran = case.env.run(&case.repo.path, &case.model, &[]).code(0);
     assert_eq!(ran.last()["verified"], false);
     // The control.
-    let ran = case.env.provost(args.iter().filter(|arg| *arg != "--json").chain(&["--verify".into(), "test -e a.txt".into()])).code(0);
+    let ran = case
+        .env
+        .provost(
+            args.iter().filter(|arg| *arg != "--json").chain(&["--verify".into(), "test -e a.txt".into()]),
+        )
+        .code(0);
     assert!(ran.stdout.lines().last().unwrap().contains("verified on the tree"), "{ran}");
 }
