@@ -1,6 +1,7 @@
 //! Makes the seeds that hold hashes and signatures anew, after a change of a format:
 //! `provost demo --out /tmp/demo`, then `cargo run --example seeds -- /tmp/demo/bundle /tmp/demo/keys/…`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -25,7 +26,7 @@ fn main() {
         patch: read.patch.clone(),
         journal: read.journal.clone(),
         blobs: read.blobs.clone(),
-        statement,
+        statement: statement.clone(),
     };
     bundle::write(&fixture, &content, &key).expect("a bundle");
     let envelope = bundle::read(&fixture).expect("the bundle just written").envelope;
@@ -45,6 +46,9 @@ fn main() {
     seed("dsse", "signed", &envelope);
     seed("dsse", "small", &dsse::sign(dsse::IN_TOTO, b"{}", &key).expect("an envelope"));
     seed("statement", "run", &payload);
+    let mut bare = statement;
+    (bare.result.gate, bare.result.cost_micros, bare.result.blobs) = (None, Some(12), BTreeSet::new());
+    seed("statement", "no-gate", &bare.to_json().expect("a statement"));
     seed("bundle", "journal", &named("journal.jsonl", &read.journal));
     seed("bundle", "sealed", &named("sealed", &read.journal));
     seed("bundle", "patch", &named("changes.patch", &read.patch));

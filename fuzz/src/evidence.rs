@@ -62,9 +62,6 @@ pub fn journal(data: &[u8]) {
         let stream = &events[0].stream;
         let fold = || RunState::fold(stream.clone(), &events).map(|state| format!("{state:?}")).ok();
         assert_eq!(fold(), fold());
-        // Cut short, it ends with another head.
-        let cut = &ours.1[..ours.1.len() - 1];
-        assert!(read_journal(cut).is_err());
         assert_eq!(head.next, events.len() as u64);
     }
     let Ok((events, head)) = read_journal(data) else { return };

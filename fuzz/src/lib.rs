@@ -7,11 +7,13 @@ mod model;
 mod tools;
 mod world;
 
+use std::sync::LazyLock;
+
 use provost_core::act::Touch;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
-use provost_core::policy::{Effect, Layer, Pattern, Policy, Preset};
+use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule};
 use provost_evidence::canonical::to_canonical;
 
 pub use evidence::{bundle, dsse, journal, keys, statement};
@@ -44,6 +46,13 @@ fn touches(text: &str) -> Vec<Touch> {
     touches
 }
 
+/// Denies everything. Made once: a rule costs more than most inputs.
+static DENYING: LazyLock<Layer> = LazyLock::new(|| {
+    ["read *", "write *", "exec *", "net *", "call *", "spawn *"]
+        .into_iter()
+        .fold(Layer::named("deny"), |layer, rule| layer.rule(Effect::Deny, rule).expect("a rule"))
+});
+
 /// A policy file: what is read survives the journal's JSON, and no rule of a file outweighs a deny of another layer.
 pub fn policy(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
@@ -56,10 +65,7 @@ pub fn policy(data: &[u8]) {
     };
     let json = serde_json::to_vec(&policy).expect("a policy is JSON");
     assert_eq!(serde_json::from_slice::<Policy>(&json).expect("what was written is read"), policy);
-    let denying = ["read *", "write *", "exec *", "net *", "call *", "spawn *"]
-        .into_iter()
-        .fold(Layer::named("deny"), |layer, rule| layer.rule(Effect::Deny, rule).expect("a rule"));
-    let denied = policy.clone().with(denying);
+    let denied = policy.clone().with(DENYING.clone());
     for touch in touches("src/a.rs").into_iter().chain(touches("cargo test --lib")) {
         let touch = [touch];
         for rung in [Rung::R0, Rung::R3] {
@@ -77,8 +83,9 @@ pub fn pattern(data: &[u8]) {
     let Ok(pattern) = rule.parse::<Pattern>() else { return };
     assert_eq!(pattern.as_str().parse::<Pattern>().as_ref(), Ok(&pattern), "its own text is the rule");
     let with = |effect| {
-        let layer = Layer::named("it").rule(effect, rule).expect("it parsed above");
-        Policy { layers: vec![layer], ..Policy::preset(Preset::Strict) }
+        let mut layer = Layer::named("it");
+        layer.rules.push(Rule { effect, pattern: pattern.clone() });
+        Policy { layers: vec![layer], containment: Containment::Strongest, at_least: Rung::R0 }
     };
     let (allow, ask, deny) = (with(Effect::Allow), with(Effect::Ask), with(Effect::Deny));
     for touch in touches(what) {

@@ -550,21 +550,7 @@ fn d20_what_was_there_before_is_durable_before_the_write() {
 
 #[test]
 fn paths_that_lead_out_are_refused_and_huge_files_are_not_read() {
-    let case = Case::new(
-        &[("a", b"inside\n")],
-        [
-            read("../secret"),
-            read("SECRET"),
-            read("out/secret"),
-            read("link"),
-            write("out/new", "x"),
-            write("../new", "x"),
-            read("huge"),
-            call("read_file", json!({ "path": "huge", "start_line": 1, "end_line": 2 })),
-            call("grep", json!({ "pattern": "canary" })),
-            read("a"),
-        ],
-    );
+    let case = Case::new(&[("a", b"inside\n")], []);
     let outside = case.env.at("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("secret"), "canary-77\n").unwrap();
@@ -572,12 +558,19 @@ fn paths_that_lead_out_are_refused_and_huge_files_are_not_read() {
     symlink(&outside, case.path("out")).unwrap();
     symlink(outside.join("secret"), case.path("link")).unwrap();
     fs::File::create(case.path("huge")).unwrap().set_len(300 << 20).unwrap();
-    let mut steps: Value = script([]);
-    let absolute = outside.join("secret").display().to_string();
-    // The script was written before the folder had a name: play it again with the absolute path put in.
-    let played = fs::read_to_string(case.env.at("script-0.json")).unwrap().replace("SECRET", &absolute);
-    steps.clone_from(&serde_json::from_str(&played).unwrap());
-    let model = case.env.rehearse(&steps);
+    let model = case.env.rehearse(&script([
+        read("../secret"),
+        read(&outside.join("secret").display().to_string()),
+        read("out/secret"),
+        read("link"),
+        write("out/new", "x"),
+        write("../new", "x"),
+        read("huge"),
+        call("read_file", json!({ "path": "huge", "start_line": 1, "end_line": 2 })),
+        call("grep", json!({ "pattern": "canary" })),
+        read("a"),
+        submit(),
+    ]));
     let mut driver = case.env.start(case.env.run_args(&case.repo.path, &model, &[]));
     let peak = peak(&mut driver);
     let _ = driver.wait().code(0);

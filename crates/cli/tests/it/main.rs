@@ -4,7 +4,6 @@
 #![allow(clippy::needless_pass_by_value, reason = "`json!` in place reads better")]
 #![allow(dead_code, reason = "one support module serves all")]
 
-mod refusals;
 mod script;
 mod support;
 
@@ -14,7 +13,6 @@ mod crash;
 mod demo;
 mod durable;
 mod evidence;
-mod faults;
 mod kill;
 mod leak;
 mod main_job;
