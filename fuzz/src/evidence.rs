@@ -106,8 +106,11 @@ pub fn bundle(data: &[u8]) {
             assert_eq!(report.ok(), report.first_failure().is_none());
             return;
         }
-        let Some(path) = std::str::from_utf8(name).ok().map(file).filter(|path| path.is_file()) else { return };
-        let inside = path.canonicalize().expect("it exists").starts_with(dir.canonicalize().expect("it exists"));
+        let Some(path) = std::str::from_utf8(name).ok().map(file).filter(|path| path.is_file()) else {
+            return;
+        };
+        let inside =
+            path.canonicalize().expect("it exists").starts_with(dir.canonicalize().expect("it exists"));
         if !inside {
             return;
         }

@@ -34,7 +34,10 @@ pub fn event(data: &[u8]) {
 /// Things that a policy is asked about, made from the input's text.
 fn touches(text: &str) -> Vec<Touch> {
     let mut touches = vec![
-        Touch::Exec { argv: text.split(' ').map(str::to_owned).collect(), program: Some(format!("/usr/bin/{text}")) },
+        Touch::Exec {
+            argv: text.split(' ').map(str::to_owned).collect(),
+            program: Some(format!("/usr/bin/{text}")),
+        },
         Touch::Exec { argv: Vec::new(), program: None },
         Touch::Net { host: text.to_owned(), port: 443 },
         Touch::Call { tool: text.to_owned() },

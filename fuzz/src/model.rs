@@ -24,7 +24,10 @@ pub fn sse(data: &[u8]) {
     assert_eq!(events(data.chunks(piece)), whole);
     let (mut parser, mut out) = (SseParser::with_limit(16), Vec::new());
     let _ = parser.feed(data, &mut out);
-    assert!(out.iter().all(|event| event.event.len() <= 48 && event.data.len() <= 48), "U+FFFD has three bytes");
+    assert!(
+        out.iter().all(|event| event.event.len() <= 48 && event.data.len() <= 48),
+        "U+FFFD has three bytes"
+    );
 }
 
 fn decode(kind: WireKind, events: Vec<SseEvent>) -> Option<Decoded> {

@@ -17,7 +17,7 @@ use crate::error::StoreError;
 pub(super) const APPLICATION_ID: u32 = 0x5072_6f76;
 
 /// How long another process's write lock is waited for, in milliseconds.
-pub(super) const BUSY_MS: u64 = 10_000;
+pub(super) const BUSY_MS: u64 = 60_000;
 
 /// Makes the store where there is none, and refuses what is visibly something else.
 ///
