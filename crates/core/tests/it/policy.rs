@@ -173,7 +173,7 @@ fn p2_a_program_of_the_workspace_is_not_the_one_that_is_allowed() {
     let policy = Policy::preset(Preset::Strict).with(Layer::named("mine").rule(ALLOW, "exec cat*").unwrap());
     let effect = |text: &str| policy.decide(&[touch(text)], Rung::R3).effect;
     assert_eq!(effect("exec cat f @/usr/bin/cat"), ALLOW);
-    for text in ["exec ./cat f", "exec bin/cat f", "exec /work/space/cat f", "exec ../cat f"] {
+    for text in ["exec ./cat f", "exec bin/cat f", "exec /srv/space/cat f", "exec ../cat f"] {
         assert_eq!(effect(text), ASK, "{text}");
     }
 }

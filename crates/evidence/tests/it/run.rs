@@ -192,7 +192,7 @@ impl Run {
             },
             source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
-            root: "/work/space".into(),
+            root: "/srv/space".into(),
             tree: start.clone(),
             files: BEFORE.len() as u64,
             manifest: self.word("manifest"),
