@@ -126,9 +126,8 @@ fn run(name: &str, target: fn(&[u8])) {
     let mut random = Random(start);
     let inputs = seeds.iter().cloned().chain([Vec::new()]);
     let check = |input: &[u8], which: &str| {
-        if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
-            panic!("`{name}` fails on {which} (FUZZ_SEED={start}):\n{}", input.escape_ascii());
-        }
+        let sound = catch_unwind(AssertUnwindSafe(|| target(input))).is_ok();
+        assert!(sound, "`{name}` fails on {which} (FUZZ_SEED={start}):\n{}", input.escape_ascii());
     };
     for (i, input) in inputs.enumerate() {
         check(&input, &format!("seed {i}"));

@@ -160,6 +160,10 @@ impl Decoder {
                 }
                 Content::Thinking { thinking, signature: start.signature.unwrap_or_default().into_owned() }
             }
+            // It is sent back as it came, so it must be what a server can read.
+            _ if !is_json(raw.get()) => {
+                return Err(Failure::new(FailureClass::Malformed, "a block of the answer is not valid JSON"));
+            }
             _ => Content::Other { start: raw.get().to_owned(), pieces: String::new() },
         };
         self.blocks.push(Block { index, content });

@@ -1,7 +1,6 @@
 //! Small pieces of JSON that the encoders share.
 
 use serde::Serialize;
-use serde::de::IgnoredAny;
 
 /// Appends `value` as JSON.
 pub(super) fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
@@ -11,9 +10,10 @@ pub(super) fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     }
 }
 
-/// Whether `text` is one complete JSON value.
+/// Whether `text` is one complete JSON value that any server reads: parsed whole, since passing over it would let a
+/// lone surrogate (`"\ud800"`) through.
 pub(super) fn is_json(text: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(text).is_ok()
+    serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
 /// Whether `text` is one complete JSON object.
