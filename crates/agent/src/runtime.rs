@@ -115,9 +115,8 @@ impl Runtime {
         let mut files = Files::open(&order.workspace, order.repository.as_deref())?;
         let tracked = files.scan_base()?;
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
-        let environment = outside_of(files.root(), command_environment(&self.host));
         if let Some(gate) = &order.contract.gate {
-            check_gate(gate, &order.contract.limits, &files, &environment)?;
+            check_gate(gate, &order.contract.limits, &files, &self.environment(&files))?;
         }
 
         let run = RunId::from_parts((self.clock)(), random()?);
@@ -153,21 +152,8 @@ impl Runtime {
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
         attach(&mut recorder, &sandbox)?;
-        let dialogue = self.provider.open(Prelude { system, tools: specs, max_output: limits.answer_tokens });
-        let driver = Driver {
-            runtime: self,
-            recorder,
-            dialogue,
-            files,
-            sandbox: Arc::new(sandbox),
-            limits,
-            interrupt,
-            answer: None,
-            stop: Stop::End,
-            metered: None,
-            environment,
-            stale_records: Vec::new(),
-        };
+        let prelude = Prelude { system, tools: specs, max_output: limits.answer_tokens };
+        let driver = self.driver(recorder, files, sandbox, prelude, limits, interrupt);
         let ending = self.drive(driver).await?;
         Ok((run, ending))
     }
@@ -205,23 +191,8 @@ impl Runtime {
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
         attach(&mut recorder, &sandbox)?;
-        let dialogue =
-            self.provider.open(Prelude { system, tools: specs, max_output: created.limits.answer_tokens });
-        let outside = outside_of(files.root(), command_environment(&self.host));
-        let mut driver = Driver {
-            runtime: self,
-            recorder,
-            dialogue,
-            files,
-            sandbox: Arc::new(sandbox),
-            limits: created.limits,
-            interrupt,
-            answer: None,
-            stop: Stop::End,
-            metered: None,
-            environment: outside,
-            stale_records: Vec::new(),
-        };
+        let prelude = Prelude { system, tools: specs, max_output: created.limits.answer_tokens };
+        let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, interrupt);
         driver.recorder.commit().await?;
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
@@ -231,6 +202,36 @@ impl Runtime {
         }
         driver.take_answers(answers)?;
         self.drive(driver).await
+    }
+
+    fn driver(
+        &self,
+        recorder: Recorder,
+        files: Files,
+        sandbox: Sandbox,
+        prelude: Prelude,
+        limits: Limits,
+        interrupt: Interrupt,
+    ) -> Driver<'_> {
+        let environment = self.environment(&files);
+        Driver {
+            runtime: self,
+            recorder,
+            dialogue: self.provider.open(prelude),
+            files,
+            sandbox: Arc::new(sandbox),
+            limits,
+            interrupt,
+            answer: None,
+            stop: Stop::End,
+            metered: None,
+            environment,
+            stale_records: Vec::new(),
+        }
+    }
+
+    fn environment(&self, files: &Files) -> BTreeMap<String, String> {
+        outside_of(files.root(), command_environment(&self.host))
     }
 
     async fn acquire(&self, run: &RunId) -> Result<Lease, RunError> {

@@ -119,3 +119,18 @@ async fn sparse_files_and_deep_folders_do_not_stop_the_driver() {
     let (_, ending) = bench.start(&runtime, contract()).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
 }
+
+#[tokio::test]
+async fn a_program_of_the_workspace_does_not_stand_for_one_of_the_host() {
+    let bench = Bench::new(&[("bin/true", "#!/bin/sh\necho from the workspace\n")]);
+    let tool = bench.path("bin/true");
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut runtime = bench.runtime(vec![calls("exec", json!({ "argv": ["true"] })), shell("bin/true")]);
+    runtime.host.path = format!("{}:/usr/bin:/bin", bench.path("bin").display());
+    let (run, _) = bench.start(&runtime, contract()).await.unwrap();
+    assert!(!bench.told(&run, 0).await.contains("from the workspace"));
+    assert!(
+        bench.told(&run, 1).await.contains("from the workspace"),
+        "the control: named by its path it runs"
+    );
+}
