@@ -10,8 +10,8 @@ use provost_core::budget::{Bound, Budget};
 use provost_core::containment::Rung;
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
-    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFailed, Note, NoteWhy,
-    RunFinished, SubmitVia, Submitted, Verdict, WorkspaceDrifted,
+    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
+    Note, NoteWhy, RunFinished, SubmitVia, Submitted, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::{ActId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
@@ -887,14 +887,30 @@ fn a_failed_request_is_of_the_step_that_is_due() {
 
 #[test]
 fn i5_a_drift_where_a_rule_denies_all_writing_is_refused() {
-    use provost_core::path::RelPath;
-    use provost_core::policy::{Policy, Preset};
-    let policy = Policy::preset(Preset::Workspace);
-    let path = |text: &str| RelPath::parse(text).unwrap();
-    assert!(policy.denies_writing_by_rule(&path(".cargo/config.toml")));
-    assert!(policy.denies_writing_by_rule(&path("sub/.git/hooks/pre-commit")));
-    assert!(!policy.denies_writing_by_rule(&path("src/lib.rs")));
+    let mut hand = Hand::workspace(0);
+    hand.cannot(drifted(vec![creates("guarded/key", 50)]), "protects from all writing");
+    hand.does(drifted(vec![creates("f", 50)]));
     // A mere default guards nothing by name: whoever works beside a read-only run may write.
-    let policy = Policy::preset(Preset::ReadOnly);
-    assert!(!policy.denies_writing_by_rule(&path("src/lib.rs")));
+    assert!(!Policy::preset(Preset::ReadOnly).denies_writing_by_rule(&path("src/lib.rs")));
+    assert!(Policy::preset(Preset::ReadOnly).denies_writing_by_rule(&path("sub/.git/hooks/pre-commit")));
+}
+
+#[test]
+fn an_act_that_touches_more_than_can_be_decided_on_in_time_is_refused() {
+    let mut hand = Hand::workspace(1);
+    let act = |hand: &Hand, count: usize| {
+        let touches = vec![Touch::Read { path: path("a") }; count];
+        let decision = hand.0.created().unwrap().policy.decide(&touches[..1], hand.0.rung());
+        Body::ActDecided(ActDecided {
+            act: ActId(0),
+            call: Some(CallRef { step: StepId(0), index: 0 }),
+            tool: "read".to_owned(),
+            args: digest(1),
+            touches,
+            recovery: Recovery::Replayable,
+            decision,
+        })
+    };
+    hand.cannot(act(&hand, MOST_TOUCHES + 1), "touches more than");
+    hand.does(act(&hand, MOST_TOUCHES));
 }

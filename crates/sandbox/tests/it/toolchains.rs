@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use provost_core::containment::Rung;
-use provost_sandbox::{toolchain_env, toolchain_reads};
+use provost_sandbox::{git_reads, toolchain_env, toolchain_reads};
 
 use crate::support::Host;
 
@@ -130,4 +130,28 @@ fn programs_that_filters_break() {
         fetch('http://localhost:' + this.address().port).then(r => r.text()).then(t => { console.log(t); process.exit(t === 'hi' ? 0 : 1); });\n\
         })";
     host.run(Rung::R3, &["/usr/bin/node", "-e", server]).assert_ok();
+}
+
+#[test]
+fn a_linked_worktree_shows_its_git_folders_and_a_forged_pointer_shows_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (main, linked) = (folder.path().join("main"), folder.path().join("linked"));
+    let git = |args: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.arg("-C").arg(folder.path()).args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args);
+        assert!(command.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap().status.success(), "{args:?}");
+    };
+    git(&["init", "-q", "main"]);
+    git(&["-C", "main", "commit", "-q", "--allow-empty", "-m", "x"]);
+    git(&["-C", "main", "worktree", "add", "-q", linked.to_str().unwrap()]);
+    let common = main.join(".git").canonicalize().unwrap();
+    assert_eq!(git_reads(&linked), [common.join("worktrees/linked"), common.clone()]);
+
+    // A `.git` file can be written by whoever writes in the workspace; the folder that it names has to name it back.
+    let forged = folder.path().join("forged");
+    std::fs::create_dir(&forged).unwrap();
+    for target in [common.clone(), common.join("worktrees/linked")] {
+        std::fs::write(forged.join(".git"), format!("gitdir: {}\n", target.display())).unwrap();
+        assert_eq!(git_reads(&forged), Vec::<PathBuf>::new());
+    }
 }
