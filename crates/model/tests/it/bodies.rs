@@ -111,3 +111,25 @@ fn an_empty_answer_is_left_out_where_the_wire_refuses_it() {
     let value: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(value["messages"].as_array().unwrap().len(), 2);
 }
+
+/// One bad call must not make every later request invalid: a lone surrogate is JSON to whoever only passes over it.
+#[test]
+fn arguments_that_are_no_json_go_back_in_a_body_that_is() {
+    for arguments in [r#"{"a":"\ud800"}"#, r#"{"a": "#, "null", "[1]", ""] {
+        let call = call("c", "read", arguments);
+        let messages = [
+            Message::User { text: "go".to_owned() },
+            Message::Assistant(Assistant { calls: vec![call], ..Assistant::default() }),
+        ];
+        for wire in [WireKind::OpenAiChat, WireKind::AnthropicMessages] {
+            let body = body(wire, &options(), &Prelude::default(), &messages);
+            let read: serde_json::Value = serde_json::from_str(&body).unwrap();
+            let text = read.to_string();
+            assert!(text.contains("\"read\""), "{arguments}: {text}");
+            // What the chat wire carries as text must be JSON as well.
+            if let Some(inner) = read["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str() {
+                assert!(serde_json::from_str::<serde_json::Value>(inner).unwrap().is_object(), "{inner}");
+            }
+        }
+    }
+}
