@@ -14,6 +14,7 @@ use provost_model::Dialogue;
 use provost_sandbox::Sandbox;
 
 use crate::ask::Metered;
+use crate::checkout::discard;
 use crate::error::RunError;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
@@ -63,8 +64,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) metered: Option<Metered>,
     /// The environment of commands.
     pub(crate) environment: BTreeMap<String, String>,
-    /// Records of commands whose result is recorded and not yet durable.
-    pub(crate) stale_records: Vec<PathBuf>,
+    /// Records of commands whose result is recorded and not yet durable, and checkouts that are done with.
+    pub(crate) stale: Vec<PathBuf>,
 }
 
 impl Driver<'_> {
@@ -101,14 +102,19 @@ impl Driver<'_> {
     /// Commits, and pushes what thereby became durable into the dialogue with the model (I2).
     pub(crate) async fn show_model_what_is_durable(&mut self) -> Result<(), RunError> {
         self.recorder.commit().await?;
-        for record in self.stale_records.drain(..) {
-            // A record left behind costs some bytes and nothing else.
-            let _ = std::fs::remove_dir_all(record);
-        }
+        self.discard_stale();
         for message in self.recorder.messages().await? {
             self.dialogue.push(&message);
         }
         Ok(())
+    }
+
+    /// Removes what was only needed until the journal was durable, which it now is.
+    pub(crate) fn discard_stale(&mut self) {
+        for folder in self.stale.drain(..) {
+            // One left behind costs some bytes and nothing else.
+            let _ = discard(&folder);
+        }
     }
 
     /// The answer whose calls are worked on: in hand, or read back after a restart.

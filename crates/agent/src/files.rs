@@ -17,9 +17,10 @@ use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
 use provost_sandbox::{Profile, WorkspaceAccess, git_reads};
 use provost_tools::Workspace;
 use provost_tools::command::HostEnvironment;
-use provost_tools::workspace::{Entry, FileChange, FileError, FileMode, FileVersion, Manifest};
+use provost_tools::workspace::{Copied, Entry, FileChange, FileError, FileMode, FileVersion, Manifest};
 use serde::{Deserialize, Serialize};
 
+use crate::checkout::NoCheckout;
 use crate::error::RunError;
 use crate::guard::{self, Guard, Guarded};
 use crate::host::toolchain_folders;
@@ -340,6 +341,30 @@ impl Files {
             .refresh(&self.workspace, std::slice::from_ref(&change.path))
             .map_err(|error| self.error(error))?;
         Ok(Undone::Yes)
+    }
+
+    /// Copies every file of the tree, as last seen, into an empty folder.
+    pub(crate) fn copy_tree(&self, to: &Path) -> Result<(), NoCheckout> {
+        let unfit = |path: &RelPath, why: &dyn std::fmt::Display| {
+            NoCheckout::Unfit(format!("`{path}` cannot be copied for the verification: {why}"))
+        };
+        if let Some(path) = self.manifest.unreadable().next() {
+            return Err(unfit(path, &"it is not readable"));
+        }
+        for entry in self.manifest.entries() {
+            let to = to.join(entry.path.to_os());
+            if let Some(folder) = to.parent() {
+                std::fs::create_dir_all(folder).map_err(|error| unfit(&entry.path, &error))?;
+            }
+            match self.workspace.copy_out(entry, &to) {
+                Ok(Copied::Same) => {}
+                Ok(Copied::Changed) => {
+                    return Err(unfit(&entry.path, &"it changes all the time, or is too large"));
+                }
+                Err(error) => return Err(unfit(&entry.path, &error)),
+            }
+        }
+        Ok(())
     }
 
     /// What commands may see and change.

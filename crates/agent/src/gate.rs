@@ -36,7 +36,7 @@ impl Driver<'_> {
         match self.in_context(|ctx| Exec::default().prepare(&args, ctx)) {
             Ok(Effect::Command(request)) => {
                 let limit = Duration::from_millis(gate.limit_ms);
-                self.run_command(act, CommandRequest { limit, ..request }).await
+                self.run_gate_command(act, CommandRequest { limit, ..request }, &gate.with).await
             }
             Ok(_) => Err(RunError::Internal("the gate is not a command".to_owned())),
             Err(failure) => self.fail(act, &failure.to_string()),
@@ -50,8 +50,8 @@ impl Driver<'_> {
             .state()
             .gate_run()
             .ok_or_else(|| RunError::Internal("the gate did not run".to_owned()))?;
-        // The gate's command started on exactly what the journal expects of the workspace. If it changed nothing and
-        // nothing drifted since, the tree now is the tree that it judged.
+        // The gate's command ran in a checkout of exactly what the journal expects of the workspace. If nothing changed
+        // and nothing drifted since, the tree now is the tree that it judged.
         let drifted = self.note_drift()?;
         let tree = self.files.tree()?;
         let verdict = match exit {
@@ -97,7 +97,8 @@ impl Driver<'_> {
             None => String::new(),
         };
         Ok(format!(
-            "The work is not accepted: the verification `{argv}` did not pass on the workspace as it is.\n\n{output}\n\n\
+            "The work is not accepted: the verification `{argv}` did not pass. It ran in a fresh checkout of the \
+             workspace, which has only the files that git would track: none that are ignored.\n\n{output}\n\n\
              Mend it and call `submit` again."
         ))
     }

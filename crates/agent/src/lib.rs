@@ -4,6 +4,7 @@
 //! asks the model, `door.rs` decides on each call and carries it out, `recorder.rs` writes what happened.
 
 mod ask;
+mod checkout;
 mod door;
 mod driver;
 mod error;

@@ -15,7 +15,7 @@ use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_journal::{Lease, Owner, Store};
 use provost_model::{Prelude, Provider, RetryPolicy};
-use provost_sandbox::{Probe, RungChoice, Sandbox};
+use provost_sandbox::{Probe, Profile, RungChoice, Sandbox};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
@@ -226,7 +226,7 @@ impl Runtime {
             stop: Stop::End,
             metered: None,
             environment,
-            stale_records: Vec::new(),
+            stale: Vec::new(),
         }
     }
 
@@ -247,6 +247,9 @@ impl Runtime {
             result = driver.drive() => result,
             error = self.heartbeat(&lease) => Err(error),
         };
+        if result.is_ok() {
+            driver.discard_stale();
+        }
         // A lease that is lost or cannot be given back lapses by itself.
         let _ = self.store.release(&lease).await;
         result
@@ -271,14 +274,19 @@ impl Runtime {
     }
 
     fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Sandbox, RunError> {
-        let rungs = match policy.containment {
-            Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
-            Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
-        };
         let profile = files.profile(policy, &self.host)?;
         if policy.containment == Containment::Strongest && self.probe.strongest == Rung::R2 {
             files.make_build_folder(&profile)?;
         }
+        self.sandbox(policy, profile)
+    }
+
+    /// Contains commands in `profile` as strongly as the policy asks for.
+    pub(crate) fn sandbox(&self, policy: &Policy, profile: Profile) -> Result<Sandbox, RunError> {
+        let rungs = match policy.containment {
+            Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
+            Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
+        };
         Ok(Sandbox::new(&self.probe, profile, rungs)?)
     }
 }

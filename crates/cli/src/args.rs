@@ -123,6 +123,10 @@ pub(crate) struct Run {
     /// `sh -c 'a && b'`.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
+    /// Ignored file or folder of the workspace that the verification needs beside the tree, such as `node_modules`: it
+    /// is copied into the fresh checkout that --verify runs in. Repeatable.
+    #[arg(long, value_name = "PATH", requires = "verify")]
+    pub(crate) verify_with: Vec<String>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]

@@ -6,7 +6,8 @@ use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
 
-/// A command that decides whether the work is done. It passes when it exits with 0.
+/// A command that decides whether the work is done. It runs in a fresh checkout of the workspace's tree, and passes when
+/// it exits with 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
@@ -16,12 +17,16 @@ pub struct Gate {
     pub limit_ms: u64,
     /// How often the agent may submit before the run ends with a failed gate.
     pub attempts: u32,
+    /// Ignored files and folders, such as `node_modules`, that the command needs beside the tree. It sees copies of them
+    /// as the run left them, so they are part of what is trusted and not of what is verified.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<RelPath>,
 }
 
 impl Gate {
     /// A gate with a limit of 15 minutes and three attempts.
     pub fn command(argv: Vec<String>) -> Self {
-        Self { argv, limit_ms: 15 * 60 * 1000, attempts: 3 }
+        Self { argv, limit_ms: 15 * 60 * 1000, attempts: 3, with: Vec::new() }
     }
 }
 

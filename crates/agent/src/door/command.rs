@@ -13,6 +13,7 @@ use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
 
 use super::ActResult;
+use crate::checkout::{NoCheckout, Place};
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::files::Undone;
@@ -26,9 +27,38 @@ impl Driver<'_> {
         self.runtime.spool.join(self.recorder.lease.run.as_str()).join(format!("act-{act}"))
     }
 
-    /// Runs a command under the sandbox and records what it did.
+    /// Runs a command in the workspace and records what it did.
     pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
         self.note_drift()?;
+        let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
+        self.run_command_in(place, act, request).await
+    }
+
+    /// Runs the gate's command in a fresh checkout of the workspace, with `with` beside it.
+    pub(crate) async fn run_gate_command(
+        &mut self,
+        act: ActId,
+        request: CommandRequest,
+        with: &[RelPath],
+    ) -> Result<(), RunError> {
+        self.note_drift()?;
+        let folder = self.checkout_dir(act);
+        match self.check_out(&folder, with) {
+            Ok(place) => self.run_command_in(place, act, request).await,
+            Err(NoCheckout::Unfit(why)) => {
+                self.stale.push(folder);
+                self.fail(act, &format!("{why}. Nothing was run."))
+            }
+            Err(NoCheckout::Run(error)) => Err(error),
+        }
+    }
+
+    async fn run_command_in(
+        &mut self,
+        place: Place,
+        act: ActId,
+        request: CommandRequest,
+    ) -> Result<(), RunError> {
         let dir = self.record_dir(act);
         let spool = |source| RunError::Spool { path: dir.clone(), source };
         if dir.exists() {
@@ -47,14 +77,14 @@ impl Driver<'_> {
         let half = (self.limits.output_bytes / 2) as usize;
         let command = Command {
             argv: request.argv.iter().map(Into::into).collect(),
-            cwd: self.files.root().join(request.cwd.to_os()),
+            cwd: place.root.join(request.cwd.to_os()),
             env: request.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             wall: limit,
             keep_head: half,
             keep_tail: half,
             record_dir: dir.clone(),
         };
-        let (sandbox, cancel) = (self.sandbox.clone(), self.interrupt.command().clone());
+        let (sandbox, cancel) = (place.sandbox, self.interrupt.command().clone());
         let ran = tokio::task::spawn_blocking(move || sandbox.run(&command, &cancel))
             .await
             .map_err(|error| RunError::Internal(format!("the command's thread: {error}")))?;
@@ -72,7 +102,11 @@ impl Driver<'_> {
     /// The record is only needed until the result is durable; the next commit makes it so. A record that outlives
     /// that is harmless: its act is finished.
     fn discard_record(&mut self, act: ActId) {
-        self.stale_records.push(self.record_dir(act));
+        self.stale.push(self.record_dir(act));
+        let checkout = self.checkout_dir(act);
+        if checkout.exists() {
+            self.stale.push(checkout);
+        }
     }
 
     /// Records how a command ended and what it changed; what it may not change is undone.

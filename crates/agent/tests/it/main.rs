@@ -4,6 +4,7 @@
 
 mod approvals;
 mod durability;
+mod gate;
 mod holes;
 mod support;
 mod workspace;

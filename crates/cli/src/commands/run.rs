@@ -91,7 +91,13 @@ fn contract(args: &Run) -> Result<Contract, Failure> {
             ))
             .hint(format!("write --verify \"sh -c '{line}'\"")));
         }
-        contract = contract.gate(Gate::command(argv));
+        let mut gate = Gate::command(argv);
+        for text in &args.verify_with {
+            let path = RelPath::parse(text)
+                .map_err(|error| Failure::usage(format!("--verify-with `{text}`: {error}")))?;
+            gate.with.push(path);
+        }
+        contract = contract.gate(gate);
     }
     Ok(contract)
 }

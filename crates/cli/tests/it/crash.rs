@@ -215,15 +215,18 @@ fn i4_a_gate_that_was_cut_short_judged_nothing_and_is_run_again() {
     let stage = Stage::new(
         |_| json!({ "steps": [call("write_file", &json!({ "path": "b.txt", "content": "new\n" })), submit()] }),
     );
-    let gate =
-        "sh -c 'echo gate >> count.txt; if [ ! -e flag ]; then touch flag; sleep 900; fi; grep new b.txt'";
-    let driver = stage.start(&["--verify", gate]);
-    eventually("the gate runs", || stage.repo.path.join("flag").exists());
+    // An ignored file tells the gate, which runs in a checkout of its own, whether to wait.
+    stage.repo.write("flag", "wait\n");
+    let mark = stage.env.root().display();
+    let gate = format!("sh -c 'if grep -q wait flag; then MARK={mark} sleep 900; fi; grep new b.txt'");
+    let driver = stage.start(&["--verify", &gate, "--verify-with", "flag"]);
+    eventually("the gate runs", || stage.processes().iter().any(|line| line.contains("sleep")));
     let _ = driver.kill();
+    stage.repo.write("flag", "go\n");
     let run = stage.env.only_run();
     let ran = stage.resume(&run).code(0);
     assert_eq!(ran.last()["verified"], true);
-    assert_eq!(stage.count(), ["gate", "gate"]);
+    stage.env.assert_no_processes();
     let journal = stage.env.journal(&run);
     let verdicts: Vec<&Value> = bodies(&journal, "gate.judged").iter().map(|body| &body["verdict"]).collect();
     assert_eq!(verdicts, ["errored", "passed"]);

@@ -467,20 +467,6 @@ fn a_gate_that_passes_at_the_second_submission_verifies() {
 }
 
 #[test]
-fn a_gate_that_changes_what_it_judges_verifies_nothing() {
-    let case = Case::new([]);
-    let ran = case.run(Wire::OpenAi, &["--verify", "sh -c 'date +%N >> stamp.txt'"]).code(1);
-    assert_eq!(ran.last()["verified"], false);
-    assert!(bodies(&case.journal(), "gate.judged").iter().all(|event| event["verdict"] == "errored"));
-    // The control: one that writes where git does not look is fine.
-    let case = Case::new([]);
-    case.repo.write(".gitignore", "/stamp.txt\n");
-    case.repo.commit();
-    let ran = case.run(Wire::OpenAi, &["--verify", "sh -c 'date +%N >> stamp.txt'"]).code(0);
-    assert_eq!(ran.last()["verified"], true);
-}
-
-#[test]
 fn v3_a_gate_that_the_policy_denies_ends_in_3() {
     let case = Case::new([]);
     let ran = case.run(Wire::OpenAi, &["--verify", "test -e a.txt", "--deny", "exec test"]).code(3);

@@ -118,7 +118,8 @@ fn contract(choices: &mut Choices) -> RunCreated {
         time_ms: [None, Some(60_000), Some(2_000)][choices.pick(3)],
     };
     let price = Price { input: 300_000, output: 1_500_000, cache_read: 30_000, cache_write: 375_000 };
-    let gate = Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32 };
+    let gate =
+        Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32, with: Vec::new() };
     RunCreated {
         provost: "0.0.0".to_owned(),
         goal: digest(1),

@@ -173,7 +173,12 @@ impl Run {
     fn tell(&mut self, with: WithGate, start: &TreeDigest, end: &TreeDigest, changes: &[Change]) {
         let policy = Policy::preset(Preset::Workspace)
             .with(Layer::named("command line").rule(Effect::Deny, "exec rm*").unwrap());
-        let gate = Gate { argv: vec!["sh".into(), "run.sh".into()], limit_ms: 60_000, attempts: 1 };
+        let gate = Gate {
+            argv: vec!["sh".into(), "run.sh".into()],
+            limit_ms: 60_000,
+            attempts: 1,
+            with: Vec::new(),
+        };
         let gated = with != WithGate::None;
         self.push(Body::RunCreated(Box::new(RunCreated {
             provost: "0.1.0".into(),

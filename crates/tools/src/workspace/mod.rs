@@ -6,6 +6,7 @@
 //! that results is then opened with `RESOLVE_NO_SYMLINKS`: what policy judged is what is opened.
 
 mod apply;
+mod copy;
 mod entry;
 mod error;
 mod ignored;
@@ -24,6 +25,7 @@ use provost_core::path::{BadPath, RelPath};
 use rustix::fs::{Mode, OFlags};
 
 pub use apply::{Applied, ApplyError, FileChange};
+pub use copy::Copied;
 pub use entry::{FileMode, FileVersion, Kind};
 pub use error::FileError;
 pub use list::Item;

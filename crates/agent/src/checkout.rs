@@ -1,0 +1,174 @@
+//! A checkout of exactly the tree that the workspace holds, for the verification gate.
+//!
+//! The gate judges the tree that is exported and nothing else. So its command sees a fresh copy of that tree, without
+//! what ignore rules leave out: no build folder that an earlier command could have prepared, no file that only this
+//! machine has. It may write there as it likes; the copy is thrown away.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use provost_core::containment::Rung;
+use provost_core::path::RelPath;
+use provost_core::policy::Policy;
+use provost_sandbox::{Profile, Sandbox, git_reads};
+
+use crate::driver::Driver;
+use crate::error::RunError;
+use crate::files::Files;
+use crate::guard::Guard;
+use crate::host::toolchain_folders;
+
+/// Why there is no checkout.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoCheckout {
+    /// The gate cannot judge the workspace as it is. Says why, for the model and for the person.
+    #[error("{0}")]
+    Unfit(String),
+    /// The driver cannot go on.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+/// Where a command runs.
+pub(crate) struct Place {
+    pub(crate) sandbox: Arc<Sandbox>,
+    /// The workspace as the command sees it.
+    pub(crate) root: PathBuf,
+}
+
+impl Driver<'_> {
+    /// The folder of a gate's checkout while it runs.
+    pub(crate) fn checkout_dir(&self, act: provost_core::id::ActId) -> PathBuf {
+        self.runtime.spool.join(self.recorder.lease.run.as_str()).join(format!("gate-{act}"))
+    }
+
+    /// Checks the workspace out into `folder`, beside it `with`, and contains commands in there.
+    pub(crate) fn check_out(&self, folder: &Path, with: &[RelPath]) -> Result<Place, NoCheckout> {
+        let spool = |source| RunError::Spool { path: folder.to_owned(), source };
+        discard(folder).map_err(spool)?;
+        fs::create_dir_all(folder).map_err(spool)?;
+        self.files.copy_tree(folder)?;
+        for path in with {
+            copy_beside(&self.files, path, folder)?;
+        }
+        let created = self.recorder.state().created();
+        let created = created.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
+        let (profile, root) = self.profile_of(folder, &created.policy)?;
+        let sandbox = self.runtime.sandbox(&created.policy, profile)?;
+        Ok(Place { sandbox: Arc::new(sandbox), root })
+    }
+
+    fn profile_of(&self, folder: &Path, policy: &Policy) -> Result<(Profile, PathBuf), RunError> {
+        let workspace = self.files.root();
+        let spool = |source| RunError::Spool { path: folder.to_owned(), source };
+        // Where commands have a view of their own, the checkout stands at the workspace's path: programs that hold
+        // absolute paths find them, and output reads as it did before.
+        let in_place = self.sandbox.rung() == Rung::R3;
+        let root = if in_place { workspace } else { folder };
+        let mut profile = Profile::for_workspace(root)?;
+        profile.source = in_place.then(|| folder.to_owned());
+        profile.readable.extend(toolchain_folders(&self.runtime.host));
+        let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
+        let linked = git_reads(workspace);
+        if git.is_dir() && in_place {
+            fs::create_dir(&pointer).map_err(spool)?;
+            profile.readable.push(git);
+        } else if git.is_dir() {
+            fs::write(&pointer, format!("gitdir: {}\n", git.display())).map_err(spool)?;
+            profile.readable.push(git);
+        } else if !linked.is_empty() {
+            fs::copy(&git, &pointer).map_err(spool)?;
+            profile.readable.extend(linked);
+        }
+        // What policy keeps from being read is no less secret for being part of the tree.
+        let found = Guard::default().scan(folder, policy).map_err(spool)?;
+        profile.hidden.extend(found.hidden.iter().map(|path| root.join(path.to_os())));
+        Ok((profile, root.to_owned()))
+    }
+}
+
+/// Copies an ignored file or folder as it is. What the tree has is not replaced.
+fn copy_beside(files: &Files, path: &RelPath, folder: &Path) -> Result<(), NoCheckout> {
+    let unfit =
+        |why: String| NoCheckout::Unfit(format!("`{path}` cannot be shown to the verification: {why}"));
+    let located = files.workspace().locate(path).map_err(|error| unfit(error.to_string()))?;
+    if located.kind.is_none() {
+        return Err(unfit("it is not there".to_owned()));
+    }
+    if located.real != *path {
+        return Err(unfit("a link leads to it".to_owned()));
+    }
+    let relative = path.to_os();
+    let to = folder.join(&relative);
+    for above in Path::new(&relative).ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+        let link = folder.join(above).symlink_metadata().is_ok_and(|meta| !meta.is_dir());
+        if link {
+            return Err(unfit(format!("`{}` is no folder in the tree", above.display())));
+        }
+    }
+    if let Some(parent) = to.parent() {
+        fs::create_dir_all(parent).map_err(|error| unfit(error.to_string()))?;
+    }
+    copy_as_it_is(&files.root().join(&relative), &to)
+        .map_err(|error| unfit(format!("{}: {}", error.0.display(), error.1)))
+}
+
+fn copy_as_it_is(from: &Path, to: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let mut open = vec![(from.to_owned(), to.to_owned())];
+    while let Some((from, to)) = open.pop() {
+        copy_one(&from, &to, &mut open).map_err(|error| (from, error))?;
+    }
+    Ok(())
+}
+
+fn copy_one(from: &Path, to: &Path, open: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
+    let kind = from.symlink_metadata()?.file_type();
+    let there = to.symlink_metadata().ok().map(|meta| meta.file_type());
+    if kind.is_dir() {
+        match there {
+            None => fs::create_dir(to)?,
+            Some(there) if there.is_dir() => {}
+            Some(_) => return Ok(()),
+        }
+        for entry in fs::read_dir(from)? {
+            let entry = entry?;
+            open.push((entry.path(), to.join(entry.file_name())));
+        }
+    } else if there.is_some() {
+    } else if kind.is_symlink() {
+        std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
+    } else if kind.is_file() {
+        // Through the kernel, which shares the blocks where the file system can.
+        fs::copy(from, to)?;
+    }
+    Ok(())
+}
+
+/// Removes a checkout, folders that were closed against that included. Nothing runs in it any more.
+pub(crate) fn discard(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_all(folder)?;
+            fs::remove_dir_all(folder)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn open_all(folder: &Path) -> io::Result<()> {
+    let mut open = vec![folder.to_owned()];
+    while let Some(folder) = open.pop() {
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
