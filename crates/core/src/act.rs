@@ -291,6 +291,7 @@ pub struct CommandFact {
     pub output_bytes: u64,
     /// Processes that outlived the kill; 0 means that the tree is gone.
     pub survivors: u32,
-    /// What contained it.
-    pub containment: crate::containment::Receipt,
+    /// What contained it, where that is not what the driver said when it attached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containment: Option<crate::containment::Receipt>,
 }

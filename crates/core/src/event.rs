@@ -373,7 +373,8 @@ pub struct ActFinished {
     pub end: ActEnd,
     /// What the model is told (blob).
     pub result: Digest,
-    /// What changed in the workspace.
+    /// What changed in the workspace. Empty for a write that is done: it changed what it set out to change, and its
+    /// [`ActStarted`] says what that is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
     /// Changes that were undone because policy denies writing there.

@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod budget;
+pub mod changes;
 pub mod containment;
 pub mod contract;
 pub mod dialogue;

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use provost_core::containment::Rung;
 use provost_core::contract::Source;
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{GateVerdict, ModelFact};
 use provost_core::id::RunId;
 use provost_core::outcome::Outcome;
+use provost_core::path::RelPath;
 use provost_core::state::RunState;
 use provost_core::text::{Lines, visible};
 use provost_core::transcript::Usage;
@@ -117,6 +119,18 @@ pub struct RunResult {
     pub cost_micros: Option<u64>,
     /// Acts that policy or a person refused.
     pub refusals: u32,
+    /// Acts that policy asked about and that a person, or whoever answers for one, approved.
+    pub approvals: u32,
+    /// Commands that ran, the gate's included.
+    pub commands: u32,
+    /// Acts that set out to write files.
+    pub writes: u32,
+    /// Paths of the patch that also changed by no act of the run: somebody else worked there meanwhile.
+    pub drifted: BTreeSet<RelPath>,
+    /// Names of the policy's layers. The policy itself is in the journal's first event.
+    pub policy: Vec<String>,
+    /// The weakest containment that any command had; `None` where none ran.
+    pub contained: Option<Rung>,
     /// Time of the first event, in milliseconds since the Unix epoch, by the runner's clock.
     pub started_ms: u64,
     /// Time of the newest event.
@@ -141,6 +155,9 @@ pub struct BaseFact {
 pub struct GateFact {
     /// Its argument vector.
     pub argv: Vec<String>,
+    /// Ignored files and folders that its command saw beside the tree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<RelPath>,
     /// What it said; `None` where it never ran.
     pub verdict: Option<GateVerdict>,
     /// The files that it judged.
@@ -178,6 +195,7 @@ impl RunResult {
             verified: finished.verified,
             gate: created.gate.as_ref().map(|gate| GateFact {
                 argv: gate.argv.clone(),
+                with: gate.with.clone(),
                 verdict: judged.map(|judged| judged.verdict),
                 tree: judged.map(|judged| judged.tree.clone()),
             }),
@@ -186,6 +204,12 @@ impl RunResult {
             estimated_calls: ledger.estimated_calls,
             cost_micros: ledger.price.map(|_| ledger.cost_micros),
             refusals: state.counts().refused,
+            approvals: state.counts().approved,
+            commands: state.counts().commands,
+            writes: state.counts().writes,
+            drifted: state.drifted().cloned().collect(),
+            policy: created.policy.layers.iter().map(|layer| layer.name.clone()).collect(),
+            contained: state.weakest_rung(),
             started_ms,
             finished_ms,
             blobs,

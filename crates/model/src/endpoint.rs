@@ -31,7 +31,8 @@ pub enum BaseUrlError {
     Query,
     /// Plain http to another machine.
     #[error(
-        "the base URL is plain http to `{0}`, which is not this machine: use https, or allow plain http explicitly"
+        "the base URL is plain http to `{0}`, which is not this machine: use https (plain http is only accepted to loopback \
+         addresses unless the program allows it)"
     )]
     PlainHttp(String),
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use provost_core::transcript::Usage;
+
 use crate::clip;
 
 /// What kind of failure an attempt met. The kind alone decides whether trying again can help.
@@ -86,10 +88,14 @@ pub struct Failure {
     pub status: Option<u16>,
     /// How long the vendor asked to wait, as stated (not capped).
     pub retry_after: Option<Duration>,
-    /// For people: at most about 600 characters, control characters escaped.
+    /// For people: at most about 800 characters, control characters escaped.
     pub message: String,
     /// Bytes of response body received before the failure.
     pub bytes_received: u64,
+    /// Tokens that the server had counted before the failure: they are paid for, though there is no answer. `None` when
+    /// it had said nothing, which is not zero. Output generated after it last counted is not in here: some wires count
+    /// the prompt first and the output last.
+    pub usage: Option<Usage>,
 }
 
 impl Failure {
@@ -101,6 +107,7 @@ impl Failure {
             retry_after: None,
             message: clip::message(message.as_ref()),
             bytes_received: 0,
+            usage: None,
         }
     }
 
@@ -119,6 +126,13 @@ impl Failure {
             self.message = format!("{} ({stated})", self.message);
         }
         self.retry_after = wait;
+        self
+    }
+
+    /// With what the server had counted by then.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Option<Usage>) -> Self {
+        self.usage = usage;
         self
     }
 

@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
+use crate::body::RequestBody;
 use crate::{Failure, FailureClass, Secret, classify, parse_retry_after};
 
 /// Most of an error's body that is read, in bytes.
@@ -43,12 +44,12 @@ impl HttpClient {
         &self,
         url: Url,
         headers: HeaderMap,
-        body: Bytes,
+        body: RequestBody,
         limits: Limits,
         secret: Option<&Secret>,
     ) -> Result<Reply, Failure> {
         let client = self.client(url.scheme() == "https")?;
-        let send = client.post(url).headers(headers).body(body).send();
+        let send = client.post(url).headers(headers).body(reqwest::Body::wrap(body)).send();
         let response = match timeout_at(limits.next(), send).await {
             Err(_) => return Err(limits.passed("before the response began")),
             Ok(Err(error)) => return Err(transport(&error)),

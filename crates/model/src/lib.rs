@@ -8,6 +8,7 @@
 //! server that plays a script over the real wires). What is not: a clock of its own for retries, keys
 //! read from the environment, hidden retries, redirects, proxies.
 
+mod body;
 mod classify;
 mod clip;
 mod endpoint;

@@ -1,10 +1,10 @@
 //! A provider over HTTP: a wire, an address and a key.
 
-use bytes::Bytes;
 use provost_core::transcript::Message;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
+use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
 use crate::sse::{EVENT_LIMIT, SseEvent, SseParser};
 use crate::wire::{Decode, Encode, EncodeOptions, Progress, WireKind};
@@ -187,6 +187,18 @@ impl Remote {
     pub fn wire(&self) -> WireKind {
         self.kind
     }
+
+    /// What to do about a refused key, in front of the server's own `words`: they rarely say, and are often one word.
+    fn about_key(&self, words: &str) -> String {
+        let host = self.base.host();
+        match self.secret {
+            Some(_) => format!(
+                "the server refused the key; check that it is a valid key of `{host}` and may use `{}`: {words}",
+                self.options.model
+            ),
+            None => format!("`{host}` wants a key and none was given: {words}"),
+        }
+    }
 }
 
 impl Provider for Remote {
@@ -241,6 +253,9 @@ impl Dialogue for RemoteDialogue {
                 if let Some(secret) = &self.remote.secret {
                     failure.message = secret.scrub(&failure.message);
                 }
+                if failure.class == FailureClass::Auth {
+                    failure.message = self.remote.about_key(&failure.message);
+                }
                 failure
             })
         })
@@ -248,14 +263,6 @@ impl Dialogue for RemoteDialogue {
 }
 
 impl RemoteDialogue {
-    fn body(&self, max_output: u64) -> Bytes {
-        let prefix = self.encoder.prefix();
-        let mut body = Vec::with_capacity(prefix.len() + 128);
-        body.extend_from_slice(prefix);
-        self.encoder.tail(max_output, &mut body);
-        body.into()
-    }
-
     async fn attempt(&self, invocation: &Invocation, sink: &mut dyn Sink) -> Result<Answer, Failure> {
         let start = Instant::now();
         let remote = &self.remote;
@@ -264,7 +271,7 @@ impl RemoteDialogue {
             .map_err(|_| Failure::new(FailureClass::Setup, "the invocation's id cannot stand in a header"))?;
         headers.insert(IDEMPOTENCY.clone(), id);
         let limits = Limits::new(start, invocation.timeout, invocation.idle);
-        let body = self.body(invocation.max_output);
+        let body = RequestBody::of(self.encoder.as_ref(), invocation.max_output);
         let mut reply =
             remote.http.post(remote.url.clone(), headers, body, limits, remote.secret.as_ref()).await?;
 
@@ -280,8 +287,10 @@ impl RemoteDialogue {
         } else {
             reader.stream(&mut reply, sink).await
         };
-        let decoded =
-            read.and_then(|()| reader.decoder.finish()).map_err(|failure| reply.counted(failure))?;
+        let usage = reader.decoder.usage();
+        let decoded = read
+            .and_then(|()| reader.decoder.finish())
+            .map_err(|failure| reply.counted(failure).with_usage(usage))?;
         Ok(Answer {
             assistant: decoded.assistant,
             stop: decoded.stop,

@@ -37,7 +37,7 @@ pub struct Context<'a> {
     pub limits: &'a Limits,
     /// Compares a file's content now with what the model last saw of it.
     pub seen: &'a dyn Fn(&RelPath, &[u8]) -> SeenState,
-    /// Whether policy lets a path be read: a search passes over files that it does not.
+    /// Whether policy lets a path be read: searches and listings leave out what it does not, content and name.
     pub readable: &'a dyn Fn(&RelPath) -> bool,
     /// The environment of commands; its `PATH` is where programs are looked for.
     pub environment: &'a BTreeMap<String, String>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::args::text;
 use crate::failure::{BadCall, Failure};
 use crate::tool::Context;
-use crate::workspace::{FileError, Kind, Located};
+use crate::workspace::{FileError, Kind, Located, refuse_git_names};
 
 /// Where the path argument `name` leads.
 pub(crate) fn locate(args: &Value, name: &str, ctx: &Context<'_>) -> Result<Located, FileError> {
@@ -36,9 +36,10 @@ pub(crate) fn writes(located: &Located) -> Vec<Touch> {
     located.paths().map(|path| Touch::Write { path: path.clone() }).collect()
 }
 
-/// A path argument that can be changed: a file, or nothing yet.
+/// A path argument that can be changed: a file, or nothing yet, under a name that is safe to git.
 pub(crate) fn writable(args: &Value, ctx: &Context<'_>) -> Result<Located, BadCall> {
     let located = locate(args, "path", ctx)?;
+    refuse_git_names(&located)?;
     match located.kind {
         None | Some(Kind::File) => Ok(located),
         Some(kind) => Err(BadCall::File(FileError::Kind { path: located.named, kind, wanted: "a file" })),
@@ -49,7 +50,7 @@ pub(crate) fn writable(args: &Value, ctx: &Context<'_>) -> Result<Located, BadCa
 pub(crate) fn with_near(error: FileError, ctx: &Context<'_>) -> Failure {
     match error {
         FileError::Missing { path, .. } => {
-            let near = crate::search::near::names(ctx.workspace, &path);
+            let near = crate::search::near::names(ctx, &path);
             Failure::File(FileError::Missing { path, near })
         }
         other => Failure::File(other),

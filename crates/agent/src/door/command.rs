@@ -139,7 +139,8 @@ impl Driver<'_> {
             duration_ms: record.duration_ms,
             output_bytes: record.output.total,
             survivors: record.survivors,
-            containment: record.receipt.clone(),
+            containment: (self.recorder.state().containment() != Some(&record.receipt))
+                .then(|| record.receipt.clone()),
         });
         self.end(act, result)
     }

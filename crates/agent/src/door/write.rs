@@ -40,7 +40,7 @@ impl Driver<'_> {
         if let Some(denied) = stray_write(&changes, open) {
             return self.end(act, ActResult::of(ActEnd::Failed, denied));
         }
-        self.start(act, Intent::Write { changes: changes.clone() }).await?;
+        self.start(act, Intent::Write { changes }).await?;
         let mut result = match self.files.workspace().apply(&set.changes) {
             Ok(applied) => {
                 let mut text = set.report;
@@ -51,7 +51,6 @@ impl Driver<'_> {
                 }
                 let mut result = ActResult::of(ActEnd::Done, text);
                 result.seen = self.seen(set.seen);
-                result.changes = changes;
                 result
             }
             Err(error) => {
@@ -106,7 +105,6 @@ impl Driver<'_> {
             text = "Written. (The driver was restarted meanwhile; the write was completed.)".to_owned();
         }
         let mut result = ActResult::of(ActEnd::Done, text);
-        result.changes = changes.to_vec();
         result.seen = changes
             .iter()
             .filter_map(|change| {

@@ -1,7 +1,7 @@
 //! The workspace is in the journal: what tools wrote, what commands changed, what somebody else did.
 
 use provost_core::contract::{Contract, Gate};
-use provost_core::event::{Body, GateVerdict};
+use provost_core::event::Body;
 use provost_core::policy::{Effect, Layer, Policy, Preset};
 use provost_model::{Answer, Scripted};
 use serde_json::json;

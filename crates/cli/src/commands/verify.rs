@@ -91,8 +91,26 @@ fn about(report: &Report) -> Vec<String> {
         format!("gate `{}`", visible(&show_argv(&gate.argv), Lines::Escape))
     });
     let verified = if result.verified { "verified" } else { "not verified" };
-    lines.push(format!("ended: {}, {verified} ({gate}), {} refused acts", result.outcome, result.refusals));
+    lines.push(format!("ended: {}, {verified} ({gate})", result.outcome));
+    let policy: Vec<String> = result.policy.iter().map(|name| visible(name, Lines::Escape)).collect();
+    lines.push(format!("under the policy of: {}", policy.join("; ")));
+    let contained = result.contained.map_or(String::new(), |rung| format!(", contained by {rung} or more"));
+    lines.push(format!(
+        "did: {}, {}{contained}; {} refused, {} approved by a person",
+        counted(result.writes, "write"),
+        counted(result.commands, "command"),
+        result.refusals,
+        result.approvals
+    ));
+    if let Some(gate) = result.gate.as_ref().filter(|gate| !gate.with.is_empty()) {
+        let with: Vec<String> = gate.with.iter().map(|path| visible(path.as_str(), Lines::Escape)).collect();
+        lines.push(format!("the gate saw beside the tree, unverified: {}", with.join(", ")));
+    }
     lines
+}
+
+fn counted(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Each claim: what it proves, or why it does not hold.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
-use provost::core::act::Touch;
-use provost::core::act::{ActEnd, ExitFact, show_argv};
+use provost::core::act::{ActEnd, Change, ExitFact, Touch, show_argv};
+use provost::core::changes::Changes;
 use provost::core::digest::Digest;
 use provost::core::event::{ActDecided, ActFinished, Body, Event, GateVerdict, Verdict};
 use provost::core::id::ActId;
@@ -18,6 +18,7 @@ use super::report::{duration, receipt_lines};
 pub(crate) struct Console {
     live: Live,
     acts: Mutex<BTreeMap<ActId, ActDecided>>,
+    changes: Mutex<Changes>,
     /// The tree that a run on this workspace begins with if nothing in it is uncommitted.
     committed: Mutex<Option<String>>,
 }
@@ -34,7 +35,7 @@ pub(crate) enum Live {
 impl Console {
     pub(crate) fn new() -> Self {
         let live = if crate::world::World::stdout_is_terminal() { Live::Terminal } else { Live::Plain };
-        Self { live, acts: Mutex::default(), committed: Mutex::default() }
+        Self { live, acts: Mutex::default(), changes: Mutex::default(), committed: Mutex::default() }
     }
 
     /// Warns when the run begins with another tree than this.
@@ -46,6 +47,7 @@ impl Console {
     pub(crate) fn recall(&self, events: &[Event]) {
         let mut acts = self.acts();
         for event in events {
+            let _ = self.changes_by(event);
             match &event.body {
                 Body::ActDecided(decided) => {
                     acts.insert(decided.act, decided.clone());
@@ -72,6 +74,7 @@ impl Console {
 
     /// Prints what an event says, with the words it names.
     pub(crate) fn show(&self, event: &Event, words: &dyn Words) {
+        let changes = self.changes_by(event);
         match &event.body {
             Body::RunCreated(created) => {
                 self.line(&format!("run {} on `{}`", event.stream, visible(&created.root, Lines::Escape)));
@@ -149,7 +152,7 @@ impl Console {
                     self.under_way(&format!("{}  {} …", step_of(decided), title(decided)));
                 }
             }
-            Body::ActFinished(finished) => self.act_finished(finished, words),
+            Body::ActFinished(finished) => self.act_finished(finished, &changes, words),
             Body::WorkspaceDrifted(drifted) => {
                 self.line(&format!("     {} files changed that no act changed", drifted.changes.len()));
             }
@@ -176,7 +179,7 @@ impl Console {
         }
     }
 
-    fn act_finished(&self, finished: &ActFinished, words: &dyn Words) {
+    fn act_finished(&self, finished: &ActFinished, changes: &[Change], words: &dyn Words) {
         let Some(decided) = self.acts().remove(&finished.act) else {
             return;
         };
@@ -197,11 +200,10 @@ impl Console {
             (None, ActEnd::Interrupted) => "interrupted".to_owned(),
         };
         line.push_str(&format!("  {end}"));
-        if !finished.changes.is_empty() {
-            let paths: Vec<&str> =
-                finished.changes.iter().take(3).map(|change| change.path.as_str()).collect();
+        if !changes.is_empty() {
+            let paths: Vec<&str> = changes.iter().take(3).map(|change| change.path.as_str()).collect();
             let paths: Vec<String> = paths.into_iter().map(|path| visible(path, Lines::Escape)).collect();
-            let more = finished.changes.len().saturating_sub(3);
+            let more = changes.len().saturating_sub(3);
             line.push_str(&format!(", changed {}", paths.join(", ")));
             if more > 0 {
                 line.push_str(&format!(" and {more} more"));
@@ -218,6 +220,10 @@ impl Console {
         for path in &finished.reverted {
             self.line(&format!("       undone: `{path}` may not be changed"));
         }
+    }
+
+    fn changes_by(&self, event: &Event) -> Vec<Change> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).by(event)
     }
 
     fn acts(&self) -> std::sync::MutexGuard<'_, BTreeMap<ActId, ActDecided>> {

@@ -65,7 +65,7 @@ fn json_has_one_object_a_line_and_says_last_how_it_ended() {
     assert_eq!(events, journal.iter().collect::<Vec<_>>());
 
     let claims: Vec<&Value> = lines.iter().filter(|line| line["kind"] == "demo.claim").collect();
-    assert_eq!(claims.len(), 12);
+    assert_eq!(claims.len(), 13);
     assert!(claims.iter().all(|line| line["claim"]["finding"]["is"] == "held"), "{claims:?}");
     let stranger = lines.iter().find(|line| line["kind"] == "demo.stranger").unwrap();
     assert_eq!(stranger["refused"], true);

@@ -125,7 +125,7 @@ fn a_runs_bundle_verifies_and_is_the_same_however_often_it_is_written() {
     let ran = evidence.verify(&evidence.bundle).code(0);
     assert_eq!(ran.last()["verified"], true);
     let findings = findings(&ran);
-    assert_eq!(findings.len(), 12);
+    assert_eq!(findings.len(), 13);
     assert!(findings.values().all(|finding| finding["is"] == "held"), "{findings:?}");
 
     let again = evidence.env.at("again");
@@ -528,4 +528,33 @@ fn what_is_over_and_failed_can_be_proven_too() {
     // The evidence verifies; what it is evidence of is a run whose gate did not pass.
     assert_eq!(findings(&ran)["gate"]["is"], "not_checked");
     assert_eq!(ran.last()["result"]["verified"], false);
+}
+
+#[test]
+fn what_somebody_else_changed_meanwhile_is_told_apart() {
+    for (elsewhere, is) in [(None, "held"), (Some("b.txt"), "not_checked")] {
+        let env = TestEnvironment::new();
+        let repo = env.repository("repository", &[("a.txt", "a\n")]);
+        repo.commit();
+        let model = env.rehearse(&json!({ "steps": [
+            call("write_file", &json!({ "path": "c.txt", "content": "c\n" })),
+            call("submit", &json!({ "summary": "done" })),
+        ] }));
+        let run = env.run(&repo.path, &model, &["--policy", "strict"]).code(5).run();
+        if let Some(name) = elsewhere {
+            repo.write(name, "mine\n");
+        }
+        let _ = env.provost(["resume", &run, "--base-url", &model.base_url, "--approve", "0"]).code(0);
+        let _ = env.provost(["export", &run, "--out", "bundle"]).code(0);
+        let key = env.public_key().display().to_string();
+        let at = repo.path.display().to_string();
+        let ran = env.provost(["verify", "bundle", "--key", &key, "--repo", &at, "--json"]).code(0);
+        assert_eq!(findings(&ran)["acts"]["is"], is, "{ran}");
+        let shown = env.provost(["verify", "bundle", "--key", &key, "--repo", &at]).code(0);
+        assert!(
+            shown.stdout.contains("did: 1 write, 0 commands; 0 refused, 1 approved by a person"),
+            "{shown}"
+        );
+        assert_eq!(shown.stdout.contains("`b.txt` also changed by no act of the run"), elsewhere.is_some());
+    }
 }

@@ -531,6 +531,18 @@ pub(crate) fn bodies<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event["kind"] == kind).map(|event| &event["body"]).collect()
 }
 
+/// The changes that acts made, in the journal's order: a write that is done made those that its start says.
+pub(crate) fn changes(events: &[Value]) -> Vec<Value> {
+    let starts = bodies(events, "act.started");
+    let of = |finished: &&Value| {
+        let started = starts.iter().find(|started| started["act"] == finished["act"]);
+        let sets_out = started.and_then(|started| started["intent"]["changes"].as_array());
+        let sets_out = sets_out.filter(|_| finished["end"] == "done").cloned();
+        sets_out.or_else(|| finished["changes"].as_array().cloned()).unwrap_or_default()
+    };
+    bodies(events, "act.finished").iter().flat_map(of).collect()
+}
+
 /// A JSON string's text.
 #[track_caller]
 pub(crate) fn text(value: &Value) -> String {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
-use crate::act::{ActEnd, Change, Recovery, Touch};
+use crate::act::{ActEnd, Change, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::containment::Rung;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
-    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, Submitted,
+    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, Submitted, Verdict,
 };
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, Pause};
@@ -96,7 +96,7 @@ impl RunState {
             Body::ActApproved(body) => self.act_approved(body),
             Body::ActStarted(body) => self.act_started(body),
             Body::ActFinished(body) => self.act_finished(body),
-            Body::WorkspaceDrifted(body) => self.drifted(&body.changes),
+            Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
             Body::Submitted(body) => self.run_submitted(body),
             Body::GateJudged(body) => self.gate_judged(body),
@@ -123,6 +123,7 @@ impl RunState {
         must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
         self.generation = body.generation;
         self.rung = body.containment.rung;
+        self.containment = Some(body.containment.clone());
         self.attached = true;
         self.pause = None;
         self.counts.drivers += 1;
@@ -293,6 +294,9 @@ impl RunState {
         must(act.decision.effect == Effect::Ask, "the policy does not ask about it")?;
         must(act.verdict.is_none(), "it is answered already")?;
         act.verdict = Some(body.verdict);
+        if body.verdict == Verdict::Approved {
+            self.counts.approved += 1;
+        }
         Ok(())
     }
 
@@ -311,13 +315,18 @@ impl RunState {
 
     fn act_finished(&mut self, body: &ActFinished) -> Checked {
         let act = open(&self.open, body.act)?;
-        act.check_end(body)?;
-        self.check_no_denied_change(&body.changes)?;
-        self.check_changes(&body.changes)?;
-        let Some(act) = self.open.remove(&body.act) else {
-            return Err("no such act is open".to_owned());
+        act.check_end(body, self.rung)?;
+        let changes = match &act.started {
+            Some(Intent::Write { changes }) if body.end == ActEnd::Done => changes,
+            _ => &body.changes,
         };
-        self.changed(&body.changes);
+        self.check_no_denied_change(changes)?;
+        self.check_changes(changes)?;
+        // From here on nothing is refused.
+        let changes = changes.clone();
+        let act = self.open.remove(&body.act).ok_or_else(no_act)?;
+        self.changed(&changes);
+        self.count(&act, body);
         for seen in &body.seen {
             self.seen.insert(seen.path.clone(), seen.content);
         }
@@ -343,13 +352,24 @@ impl RunState {
                 self.gate.run = Some(GateRun {
                     act: body.act,
                     command: body.command.clone(),
-                    changed: self.gate.disturbed || !body.changes.is_empty(),
+                    changed: self.gate.disturbed || !changes.is_empty(),
                     refused,
                     unrunnable: body.end == ActEnd::Failed && body.command.is_none(),
                 });
             }
         }
         Ok(())
+    }
+
+    fn count(&mut self, act: &OpenAct, body: &ActFinished) {
+        if let Some(command) = &body.command {
+            self.counts.commands += 1;
+            let rung = command.containment.as_ref().map_or(self.rung, |receipt| receipt.rung);
+            self.weakest = Some(self.weakest.map_or(rung, |weakest| weakest.min(rung)));
+        }
+        if matches!(act.started, Some(Intent::Write { .. })) {
+            self.counts.writes += 1;
+        }
     }
 
     fn failed_like(&mut self, tool: &str, what: crate::digest::Digest) {
@@ -374,7 +394,7 @@ impl RunState {
     }
 
     /// Drift under a gate that runs, or ran and is not judged, is drift of the tree that it judges.
-    fn drifted(&mut self, changes: &[Change]) -> Checked {
+    fn workspace_drifted(&mut self, changes: &[Change]) -> Checked {
         self.check_changes(changes)?;
         let policy = self.created.as_ref().map(|created| &created.policy);
         let denied =
@@ -384,6 +404,7 @@ impl RunState {
             "a file changed that a rule of the policy protects from all writing",
         )?;
         self.changed(changes);
+        self.drifted.extend(changes.iter().map(|change| change.path.clone()));
         if !changes.is_empty() {
             self.gate.disturbed = true;
             if let Some(run) = &mut self.gate.run {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
+use crate::containment::Rung;
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
 use crate::outcome::{Outcome, StopWhy};
 use crate::path::RelPath;
@@ -164,8 +165,8 @@ impl OpenAct {
     }
 
     /// Whether it can have ended so: only what was allowed was tried, only what started had effects, and the effects
-    /// are those that it set out to have.
-    pub(super) fn check_end(&self, body: &ActFinished) -> Checked {
+    /// are those that it set out to have. `attached` is the rung of the driver that is attached.
+    pub(super) fn check_end(&self, body: &ActFinished, attached: Rung) -> Checked {
         must(
             (body.end == ActEnd::Refused) == self.is_refused(),
             "an act ends refused exactly when it was refused",
@@ -185,10 +186,10 @@ impl OpenAct {
             return must(!has_effects || body.end != ActEnd::Done, "it has effects and never started");
         };
         match (intent, &body.command) {
-            (Intent::Write { changes }, None) => {
+            (Intent::Write { .. }, None) => {
                 must(
-                    body.end != ActEnd::Done || *changes == body.changes,
-                    "it did not change what it set out to change",
+                    body.end != ActEnd::Done || body.changes.is_empty(),
+                    "it says again what it set out to change",
                 )?;
                 // One that failed may have left any of its files half written, and no other.
                 must(
@@ -203,7 +204,7 @@ impl OpenAct {
             (Intent::Command { .. }, Some(command)) => {
                 must(body.end == end(command.exit), "it did not end as its command did")?;
                 must(
-                    command.containment.rung >= self.rung,
+                    command.containment.as_ref().map_or(attached, |receipt| receipt.rung) >= self.rung,
                     "its command was contained less than the driver said when it started",
                 )
             }

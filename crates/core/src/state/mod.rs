@@ -9,14 +9,14 @@ mod check;
 mod next;
 mod violation;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use next::Next;
 pub use violation::Violation;
 
 use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
 use crate::budget::Ledger;
-use crate::containment::Rung;
+use crate::containment::{Receipt, Rung};
 use crate::digest::Digest;
 use crate::event::{
     CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCreated, RunFinished, Submitted, Verdict,
@@ -105,6 +105,12 @@ pub struct Counts {
     pub acts: u32,
     /// Acts that policy or a person refused.
     pub refused: u32,
+    /// Acts that a person, or whoever answers for one, approved.
+    pub approved: u32,
+    /// Commands that ran, the gate's included.
+    pub commands: u32,
+    /// Acts that set out to write files.
+    pub writes: u32,
     /// Calls that were not acts.
     pub invalid_calls: u32,
     /// Requests to the model that failed.
@@ -122,6 +128,9 @@ pub struct RunState {
     last_at_ms: u64,
     created: Option<Box<RunCreated>>,
     rung: Rung,
+    containment: Option<Receipt>,
+    /// The weakest rung that any command had.
+    weakest: Option<Rung>,
     generation: u64,
     attached: bool,
     pause: Option<DriverDetached>,
@@ -131,6 +140,8 @@ pub struct RunState {
     net: BTreeMap<RelPath, Change>,
     /// Each file that ever changed, as it is now.
     files: BTreeMap<RelPath, Option<FileFact>>,
+    /// Each file that ever changed by no act.
+    drifted: BTreeSet<RelPath>,
     seen: BTreeMap<RelPath, Digest>,
     submit_call: bool,
     submitted: Option<Submitted>,
@@ -153,6 +164,8 @@ impl RunState {
             last_at_ms: 0,
             created: None,
             rung: Rung::R0,
+            containment: None,
+            weakest: None,
             generation: 0,
             attached: false,
             pause: None,
@@ -161,6 +174,7 @@ impl RunState {
             open: BTreeMap::new(),
             net: BTreeMap::new(),
             files: BTreeMap::new(),
+            drifted: BTreeSet::new(),
             seen: BTreeMap::new(),
             submit_call: false,
             submitted: None,
@@ -208,6 +222,16 @@ impl RunState {
         self.rung
     }
 
+    /// What the driver that has the run said contains commands.
+    pub fn containment(&self) -> Option<&Receipt> {
+        self.containment.as_ref()
+    }
+
+    /// The weakest rung that any finished command had; `None` where none ran.
+    pub fn weakest_rung(&self) -> Option<Rung> {
+        self.weakest
+    }
+
     /// Lease generation of the last driver.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -242,6 +266,11 @@ impl RunState {
     /// All that differs from the start: first before and last after of each changed path.
     pub fn net_changes(&self) -> &BTreeMap<RelPath, Change> {
         &self.net
+    }
+
+    /// Paths of the net change that somebody changed who is no act of the run, wholly or in part.
+    pub fn drifted(&self) -> impl Iterator<Item = &RelPath> {
+        self.drifted.iter().filter(|path| self.net.contains_key(*path))
     }
 
     /// Salted digest of the content that the model last saw of a file.

@@ -440,7 +440,7 @@ fn ran(code: i32, rung: Rung) -> CommandFact {
         duration_ms: 1,
         output_bytes: 0,
         survivors: 0,
-        containment: receipt(rung),
+        containment: Some(receipt(rung)),
     }
 }
 
@@ -540,7 +540,7 @@ fn i2_effects_without_their_start_are_refused() {
         "not put before the policy",
     );
     hand.cannot(finished(act, ActEnd::Failed, vec![], Some(ran(1, Rung::R3))), "set out to write");
-    hand.does(finished(act, ActEnd::Done, vec![change], None));
+    hand.does(finished(act, ActEnd::Done, vec![], None));
 }
 
 /// An act that only reads cannot start as a write of nothing and thereby change things.
@@ -698,7 +698,7 @@ fn an_old_pass_does_not_verify_new_work() {
     let act = hand.decides(Some(0), vec![write("f")]);
     let changes = vec![creates("f", 50)];
     hand.does(started(act, Intent::Write { changes: changes.clone() }));
-    hand.does(finished(act, ActEnd::Done, changes, None));
+    hand.does(finished(act, ActEnd::Done, vec![], None));
     hand.cannot(hand.end(Outcome::Done, false), "does not stand so");
     hand.cannot(hand.end(Outcome::Done, true), "verified exactly when");
     hand.cannot(hand.end(Outcome::GateFailed, false), "does not stand so");

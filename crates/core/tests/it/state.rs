@@ -13,7 +13,9 @@ use provost_core::state::{Next, RunState};
 use provost_core::transcript::Usage;
 
 use crate::cases;
-use crate::world::{self, Choices, World, bound_of, changes_of, choices, good_run, journals};
+use provost_core::changes::Changes;
+
+use crate::world::{self, Choices, World, bound_of, choices, good_run, journals};
 
 fn stream(events: &[Event]) -> RunId {
     events[0].stream.clone()
@@ -122,7 +124,9 @@ proptest! {
             Body::GateJudged(body) => (body.verdict == GateVerdict::Passed).then_some(body.clone()),
             _ => None,
         });
-        let changed = events.iter().rposition(|event| !changes_of(event).is_empty());
+        let mut changes = Changes::default();
+        let each: Vec<bool> = events.iter().map(|event| !changes.by(event).is_empty()).collect();
+        let changed = each.iter().rposition(|changed| *changed);
         let honest = passed.as_ref().is_some_and(|passed| {
             let started = place(&|body| matches!(body, Body::ActStarted(body) if body.act == passed.act));
             passed.tree == finished.tree && changed.is_none_or(|changed| Some(changed) < started)
@@ -220,9 +224,11 @@ proptest! {
 
     #[test]
     fn no_change_lies_where_policy_denies_writing_unless_it_drifted(events in journals()) {
+        let mut changes = Changes::default();
         for event in &events {
-            if let Body::ActFinished(body) = &event.body {
-                prop_assert!(body.changes.iter().all(|change| change.path.as_str() != world::PROTECTED));
+            let changed = changes.by(event);
+            if let Body::ActFinished(_) = &event.body {
+                prop_assert!(changed.iter().all(|change| change.path.as_str() != world::PROTECTED));
             }
         }
     }

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget, Price};
+use provost_core::changes::Changes;
 use provost_core::containment::{Receipt, Rung};
 use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
@@ -216,8 +217,9 @@ impl World {
     pub(crate) fn resume(events: &[Event], choices: Choices) -> Self {
         let stream = events.first().map_or_else(|| "r-world".parse().unwrap(), |event| event.stream.clone());
         let mut files = start();
-        for change in events.iter().flat_map(changes_of) {
-            write(&mut files, change);
+        let mut changes = Changes::default();
+        for change in events.iter().flat_map(|event| changes.by(event)) {
+            write(&mut files, &change);
         }
         let mut world = Self {
             state: RunState::fold(stream, events).unwrap(),
@@ -535,7 +537,7 @@ impl World {
             if !fits || self.choices.once_in(5) {
                 return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
             }
-            return self.end(id, ActEnd::Done, changes.clone(), Vec::new(), None);
+            return self.wrote(id, changes);
         }
         if self.choices.once_in(8) {
             // It was not let go, or nobody can tell.
@@ -564,9 +566,18 @@ impl World {
             duration_ms: 1,
             output_bytes: 0,
             survivors: 0,
-            containment: receipt(act.rung),
+            containment: (act.rung != self.state.rung() || self.choices.once_in(4))
+                .then(|| receipt(act.rung)),
         };
         self.end(id, end, changes, reverted, Some(command));
+    }
+
+    /// A write did what it set out to do, which its start says.
+    fn wrote(&mut self, act: ActId, changes: &[Change]) {
+        for change in changes {
+            write(&mut self.files, change);
+        }
+        self.end(act, ActEnd::Done, Vec::new(), Vec::new(), None);
     }
 
     fn end(
@@ -632,15 +643,6 @@ fn write(files: &mut Files, change: &Change) {
     }
 }
 
-/// The changes that an event records.
-pub(crate) fn changes_of(event: &Event) -> &[Change] {
-    match &event.body {
-        Body::ActFinished(body) => &body.changes,
-        Body::WorkspaceDrifted(body) => &body.changes,
-        _ => &[],
-    }
-}
-
 /// A journal for tests that need one and not all.
 pub(crate) fn journals() -> impl Strategy<Value = Vec<Event>> {
     choices(220).prop_map(|choices| World::new(choices).run())
@@ -660,7 +662,7 @@ pub(crate) fn good_run() -> Vec<Event> {
     let changes = vec![world.change("a")];
     let intent = Intent::Write { changes: changes.clone() };
     world.append(Body::ActStarted(ActStarted { act: ActId(1), intent }));
-    world.end(ActId(1), ActEnd::Done, changes, vec![], None);
+    world.wrote(ActId(1), &changes);
     let touches = vec![Touch::Exec { argv: words("rm a"), program: Some("/bin/rm".to_owned()) }];
     world.decide(at(2), "exec", digest(32), touches, Recovery::Supervised);
     world.end(ActId(2), ActEnd::Refused, vec![], vec![], None);

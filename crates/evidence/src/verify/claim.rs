@@ -28,6 +28,8 @@ pub enum ClaimId {
     Blobs,
     /// The patch is the recorded change.
     Patch,
+    /// The recorded change is the run's own doing.
+    Acts,
     /// The run began with the recipient's own commit.
     Base,
     /// The commit with the change is the tree at the end.
@@ -38,7 +40,7 @@ pub enum ClaimId {
 
 impl ClaimId {
     /// All of them, in the order in which they are checked.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Signature,
         Self::Statement,
         Self::Files,
@@ -48,6 +50,7 @@ impl ClaimId {
         Self::State,
         Self::Blobs,
         Self::Patch,
+        Self::Acts,
         Self::Base,
         Self::Tree,
         Self::Gate,
@@ -65,6 +68,7 @@ impl ClaimId {
             Self::State => "state",
             Self::Blobs => "blobs",
             Self::Patch => "patch",
+            Self::Acts => "acts",
             Self::Base => "base",
             Self::Tree => "tree",
             Self::Gate => "gate",
@@ -95,6 +99,9 @@ impl ClaimId {
                 "The content of each changed file, before and after, is what the events commit to; none is missing and none was added."
             }
             Self::Patch => "The patch is exactly the change that the events record.",
+            Self::Acts => {
+                "All of the change was made by acts that the policy allows or a person approved; nobody else changed these files meanwhile."
+            }
             Self::Base => {
                 "The run began with the files of your commit, and each changed file was, before, what it is there."
             }
@@ -102,7 +109,7 @@ impl ClaimId {
                 "Your commit with this change is the very tree that the run ended with: nothing else changed."
             }
             Self::Gate => {
-                "The runner saw the gate's command exit with 0 on exactly this tree, and nothing changed after it."
+                "The runner saw the gate's command exit with 0 in a fresh checkout of exactly this tree, and nothing changed after it."
             }
         }
     }
@@ -123,6 +130,7 @@ impl ClaimId {
                 "Anything about content that is not in the bundle: prompts, answers and outputs are committed to and not shown."
             }
             Self::Patch => "That the change is good, or safe to run.",
+            Self::Acts => "That what changed while a command ran was that command's doing.",
             Self::Base => "That the commit itself is trustworthy, or what was in files that git ignores.",
             Self::Tree => "Anything about files that git ignores.",
             Self::Gate => {
@@ -180,6 +188,8 @@ impl Require {
             ClaimId::Base | ClaimId::Tree => self == Self::Repository,
             // A run without a gate, or one that says itself that its gate did not pass, is no less well proven.
             ClaimId::Gate => false,
+            // Work beside the run is told, and no forgery.
+            ClaimId::Acts => false,
             _ => true,
         }
     }

@@ -15,6 +15,7 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::Event;
 use provost_core::path::RelPath;
 use provost_core::state::{RunState, Violation};
+use provost_core::text::{Lines, visible};
 
 pub use claim::{Claim, ClaimId, Finding, Report, Require};
 
@@ -74,6 +75,7 @@ impl Check<'_> {
         let blobs = self.settle(ClaimId::Blobs, blobs)?;
         let rendered = check_patch(&net, &blobs, &statement.result.base.source, &patch);
         let _ = self.settle(ClaimId::Patch, rendered);
+        self.check_acts(&statement.result);
         self.check_gate(&statement.result);
         let entries = self.check_base(&statement.result, &net, &blobs)?;
         let _ = self.settle(ClaimId::Tree, check_tree(entries, &statement.tree, &net, &blobs));
@@ -156,6 +158,20 @@ impl Check<'_> {
         self.settle(ClaimId::Base, checked)
     }
 
+    fn check_acts(&mut self, result: &RunResult) {
+        // That `drifted` is what the events give was settled with the state.
+        let Some(first) = result.drifted.first() else {
+            self.settle(ClaimId::Acts, Ok(()));
+            return;
+        };
+        let first = visible(first.as_str(), Lines::Escape);
+        let more = match result.drifted.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        self.leave(ClaimId::Acts, &format!("`{first}`{more} also changed by no act of the run"));
+    }
+
     fn check_gate(&mut self, result: &RunResult) {
         // That `verified` is what the events give was settled with the state.
         match &result.gate {
@@ -193,14 +209,18 @@ impl Check<'_> {
         Report { claims, require, signed_by: self.signed_by, result: self.result }
     }
 
-    /// The claim on which those rest that were not come to. Nothing rests on the patch or the gate.
+    /// The claim on which those rest that were not come to. Nothing rests on the patch, the acts or the gate.
     fn broken(&self) -> Option<ClaimId> {
         let is = |id: &ClaimId, failed: bool| match self.findings.get(id) {
             Some(Finding::Failed(_)) => failed,
             Some(Finding::NotChecked(_)) => !failed,
             Some(Finding::Held) | None => false,
         };
-        let spine = || ClaimId::ALL.into_iter().filter(|id| !matches!(id, ClaimId::Patch | ClaimId::Gate));
+        let spine = || {
+            ClaimId::ALL
+                .into_iter()
+                .filter(|id| !matches!(id, ClaimId::Patch | ClaimId::Acts | ClaimId::Gate))
+        };
         spine().find(|id| is(id, true)).or_else(|| spine().find(|id| is(id, false)))
     }
 }

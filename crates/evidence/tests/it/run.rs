@@ -222,7 +222,7 @@ impl Run {
             act: ActId(0),
             intent: Intent::Write { changes: changes.to_vec() },
         }));
-        self.finished(0, ActEnd::Done, changes, None);
+        self.finished(0, ActEnd::Done, &[], None);
         let forbidden = vec![Touch::Exec {
             argv: vec!["rm".into(), "-rf".into(), "/".into()],
             program: Some("/bin/rm".into()),
@@ -266,7 +266,7 @@ impl Run {
             duration_ms: 12,
             output_bytes: 0,
             survivors: 0,
-            containment,
+            containment: Some(containment),
         };
         let end = if passes { ActEnd::Done } else { ActEnd::Failed };
         self.finished(2, end, &[], Some(command));

@@ -1,9 +1,10 @@
 use std::os::unix::fs::{FileExt as _, symlink};
 use std::path::Path;
 
+use provost_core::act::Intent;
 use provost_core::contract::Source;
 use provost_core::digest::Digest;
-use provost_core::event::{Body, Draft};
+use provost_core::event::{ActStarted, Body, Draft};
 use provost_core::policy::Effect;
 use provost_evidence::bundle::BundleContent;
 use provost_evidence::canonical::sha256;
@@ -436,7 +437,7 @@ fn a_change_of_gits_own_folder_is_refused() {
     let run = Run::new();
     let forged = run.forge(&run.content(), |drafts| {
         let changes = drafts.iter().find_map(|draft| match &draft.body {
-            Body::ActFinished(finished) if !finished.changes.is_empty() => Some(finished.changes.clone()),
+            Body::ActStarted(ActStarted { intent: Intent::Write { changes }, .. }) => Some(changes.clone()),
             _ => None,
         });
         // Nobody's act, so that no policy is asked; the content is that of a file that the run made.
@@ -446,6 +447,15 @@ fn a_change_of_gits_own_folder_is_refused() {
         let draft = Draft { body: Body::WorkspaceDrifted(drifted), ..drafts[2].clone() };
         drafts.insert(2, draft);
     });
+    let report = run.verify(&run.write(&forged));
+    assert_refused(
+        &report,
+        ClaimId::State,
+        "`drifted` is []; the events give [\".GIT/hooks/post-checkout\"]",
+    );
+    let mut forged = forged;
+    forged.statement.result.drifted =
+        [provost_core::path::RelPath::parse(".GIT/hooks/post-checkout").unwrap()].into();
     let report = run.verify(&run.write(&forged));
     assert_refused(&report, ClaimId::Patch, "lies in git's own folder");
 }
@@ -562,14 +572,8 @@ fn content_that_the_commit_does_not_have_is_refused() {
             }
         };
         for draft in drafts {
-            match body(draft) {
-                Body::ActFinished(finished) => finished.changes.iter_mut().for_each(put),
-                Body::ActStarted(started) => {
-                    if let provost_core::act::Intent::Write { changes } = &mut started.intent {
-                        changes.iter_mut().for_each(put);
-                    }
-                }
-                _ => {}
+            if let Body::ActStarted(ActStarted { intent: Intent::Write { changes }, .. }) = body(draft) {
+                changes.iter_mut().for_each(put);
             }
         }
     });

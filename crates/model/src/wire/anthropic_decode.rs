@@ -300,7 +300,13 @@ impl Decode for Decoder {
                 }
             }
             "message" => {
-                let message = serde_json::from_str(data).map_err(|e| malformed("the message", &e))?;
+                let message = match serde_json::from_str(data) {
+                    Ok(message) => message,
+                    Err(error) => {
+                        self.take_usage(read.usage);
+                        return Err(malformed("the message", &error));
+                    }
+                };
                 self.take_message(message, sink)?;
                 return Ok(if self.stop.is_some() { Progress::Done } else { Progress::Open });
             }
@@ -364,6 +370,10 @@ impl Decode for Decoder {
 
     fn begun(&self) -> bool {
         !self.blocks.is_empty()
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage.read()
     }
 }
 

@@ -6,7 +6,7 @@ use provost_core::transcript::Message;
 use serde::Deserialize;
 
 use super::json::{arguments_object, put};
-use super::{Encode, EncodeOptions};
+use super::{Encode, EncodeOptions, Prefix};
 use crate::Prelude;
 
 /// This wire demands an output limit; this one is used where nobody named any.
@@ -19,7 +19,7 @@ const CACHE: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
 /// The last block of the last message stays open in the prefix (no closing brace): the tail closes it with a
 /// cache breakpoint, a later push closes it without one. So the breakpoint moves while the prefix never changes.
 pub(super) struct Encoder {
-    prefix: Vec<u8>,
+    prefix: Prefix,
     /// A message is open, and whether its open block may carry a breakpoint.
     open: Option<bool>,
     max_output: u64,
@@ -27,7 +27,8 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(options: &EncodeOptions, prelude: &Prelude) -> Self {
-        let mut out = b"{\"model\":".to_vec();
+        let mut out = Prefix::default();
+        out.extend_from_slice(b"{\"model\":");
         put(&mut out, &options.model);
         out.extend_from_slice(b",\"stream\":true");
         for (key, value) in &options.extra {
@@ -76,7 +77,7 @@ impl Encoder {
     }
 
     /// Appends a block given without its closing brace.
-    fn block(&mut self, cacheable: bool, write: impl FnOnce(&mut Vec<u8>)) {
+    fn block(&mut self, cacheable: bool, write: impl FnOnce(&mut Prefix)) {
         if self.open.is_some() {
             self.prefix.extend_from_slice(b"},");
         }
@@ -144,7 +145,7 @@ impl Encode for Encoder {
         }
     }
 
-    fn prefix(&self) -> &[u8] {
+    fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 

@@ -33,6 +33,13 @@ struct Groq<'a> {
     usage: Option<&'a RawValue>,
 }
 
+/// What is read of a chunk that is not understood.
+#[derive(Deserialize)]
+struct Counted<'a> {
+    #[serde(default, borrow)]
+    usage: Option<&'a RawValue>,
+}
+
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(default)]
@@ -249,8 +256,15 @@ impl Decode for Decoder {
         if event.event == "error" {
             return Err(classify::failure(None, data));
         }
-        let chunk: Chunk<'_> =
-            serde_json::from_str(data).map_err(|e| malformed("a chunk of the answer", &e))?;
+        let chunk: Chunk<'_> = match serde_json::from_str(data) {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                self.take_usage(serde_json::from_str::<Counted<'_>>(data).ok().and_then(|chunk| chunk.usage));
+                return Err(malformed("a chunk of the answer", &error));
+            }
+        };
+        // First, since what was counted is paid for whatever else the chunk holds.
+        self.take_usage(chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)));
         if chunk.error.is_some_and(|error| error.get() != "null") {
             return Err(classify::failure(None, data));
         }
@@ -268,15 +282,12 @@ impl Decode for Decoder {
                 self.ended(&reason, sink)?;
             }
         }
-        let usage = chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage));
-        if let Some(usage) = usage.filter(|usage| usage.get() != "null") {
-            self.usage = Some(usage.to_owned());
-        }
         Ok(self.progress())
     }
 
     fn finish(mut self: Box<Self>) -> Result<Decoded, Failure> {
         let Some(stop) = self.stop else { return Err(cut_off()) };
+        let usage = self.usage();
         let stop = if self.refused { Stop::Refused } else { stop };
         let calls = self
             .slots
@@ -293,7 +304,7 @@ impl Decode for Decoder {
         Ok(Decoded {
             assistant,
             stop,
-            usage: self.usage.as_deref().and_then(|raw| read_usage(raw.get())),
+            usage,
             raw_usage: self.usage.map(|raw| raw.get().to_owned()),
             model: self.model,
         })
@@ -302,9 +313,19 @@ impl Decode for Decoder {
     fn begun(&self) -> bool {
         !self.text.is_empty() || !self.reasoning.is_empty() || !self.slots.is_empty()
     }
+
+    fn usage(&self) -> Option<Usage> {
+        self.usage.as_deref().and_then(|raw| read_usage(raw.get()))
+    }
 }
 
 impl Decoder {
+    fn take_usage(&mut self, usage: Option<&RawValue>) {
+        if let Some(usage) = usage.filter(|usage| usage.get() != "null") {
+            self.usage = Some(usage.to_owned());
+        }
+    }
+
     fn progress(&self) -> Progress {
         if self.stop.is_some() { Progress::Complete } else { Progress::Open }
     }

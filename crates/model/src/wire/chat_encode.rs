@@ -3,13 +3,13 @@
 use provost_core::transcript::Message;
 
 use super::json::{arguments_object, put};
-use super::{Encode, EncodeOptions};
+use super::{Encode, EncodeOptions, Prefix};
 use crate::Prelude;
 
 /// `{"model":…,"stream":true,…,"tools":[…],"messages":[…` and, as tail, `],"max_tokens":N}`: the members that
 /// change stand last, so that the prefix never does.
 pub(super) struct Encoder {
-    prefix: Vec<u8>,
+    prefix: Prefix,
     messages: usize,
     max_output: u64,
     limit_name: &'static str,
@@ -18,7 +18,8 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(options: &EncodeOptions, prelude: &Prelude) -> Self {
-        let mut out = b"{\"model\":".to_vec();
+        let mut out = Prefix::default();
+        out.extend_from_slice(b"{\"model\":");
         put(&mut out, &options.model);
         out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
         for (key, value) in &options.extra {
@@ -118,7 +119,7 @@ impl Encode for Encoder {
         }
     }
 
-    fn prefix(&self) -> &[u8] {
+    fn prefix(&self) -> &Prefix {
         &self.prefix
     }
 

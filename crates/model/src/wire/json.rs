@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 /// Appends `value` as JSON.
-pub(super) fn put(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
-    // Strings, numbers and `Value`s cannot fail, and a `Vec` takes all bytes.
+pub(super) fn put(out: &mut impl std::io::Write, value: &(impl Serialize + ?Sized)) {
+    // Strings, numbers and `Value`s cannot fail, and memory takes all bytes.
     if serde_json::to_writer(&mut *out, value).is_err() {
         debug_assert!(false, "only plain JSON values are encoded");
     }

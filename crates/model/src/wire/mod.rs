@@ -9,7 +9,9 @@ mod chat_decode;
 mod chat_encode;
 mod ids;
 mod json;
+mod prefix;
 
+pub use prefix::Prefix;
 use provost_core::transcript::{Assistant, Message, Stop, Usage};
 
 use crate::sse::SseEvent;
@@ -85,7 +87,7 @@ pub trait Encode: Send + Sync {
     /// Appends one message.
     fn push(&mut self, message: &Message);
     /// The bytes so far. Each later prefix begins with each earlier one.
-    fn prefix(&self) -> &[u8];
+    fn prefix(&self) -> &Prefix;
     /// Writes what follows the prefix to make a whole request with this output limit (0: the default).
     fn tail(&self, max_output: u64, out: &mut Vec<u8>);
 }
@@ -109,6 +111,8 @@ pub trait Decode: Send {
     fn finish(self: Box<Self>) -> Result<Decoded, Failure>;
     /// Whether any text, reasoning or call has begun.
     fn begun(&self) -> bool;
+    /// Tokens as the vendor has counted them so far; also after an error, whose attempt is paid for all the same.
+    fn usage(&self) -> Option<Usage>;
 }
 
 /// What a decoder made of a stream.

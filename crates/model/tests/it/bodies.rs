@@ -78,16 +78,45 @@ fn the_prefix_never_changes_over_200_pushes() {
         let mut before = encoder.prefix().to_vec();
         for n in 0..200 {
             encoder.push(&all[n % all.len()]);
-            let now = encoder.prefix();
+            let now = encoder.prefix().to_vec();
             assert!(now.starts_with(&before), "{wire:?} changed its prefix at push {n}");
-            before = now.to_vec();
+            before = now;
             let mut whole = before.clone();
             encoder.tail(7, &mut whole);
             let value: Value = serde_json::from_slice(&whole).unwrap();
             assert_eq!(value["max_tokens"], 7);
             // Asking changes nothing.
-            assert_eq!(encoder.prefix(), before);
+            assert_eq!(encoder.prefix().to_vec(), before);
         }
+    }
+}
+
+/// A long dialogue is in memory once: growing moves no full piece, and requests refer to the same ones.
+#[test]
+fn full_pieces_are_never_copied() {
+    for wire in WIRES {
+        let mut encoder = wire.encoder(&options(), &prelude());
+        assert!(encoder.prefix().full().is_empty(), "a short dialogue is one piece");
+        let mut text = String::new();
+        let mut before: Vec<(*const u8, usize)> = Vec::new();
+        for size in [10, 65_536, 200_000, 1, 70_000, 65_535] {
+            let said = "x\u{e9}\"".repeat(size / 4 + 1);
+            encoder.push(&user(&said));
+            text.push_str(&said);
+            let prefix = encoder.prefix();
+            let now: Vec<_> = prefix.full().iter().map(|piece| (piece.as_ptr(), piece.len())).collect();
+            assert!(now.starts_with(&before), "{wire:?}: a piece moved");
+            assert!(now.iter().all(|(_, size)| *size == 65_536) && prefix.open().len() < 65_536);
+            assert_eq!(prefix.len(), prefix.to_vec().len());
+            before = now;
+        }
+        assert!(before.len() > 5);
+        let mut whole = encoder.prefix().to_vec();
+        encoder.tail(0, &mut whole);
+        let value: Value = serde_json::from_slice(&whole).unwrap();
+        let messages = value["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "user");
+        let said = messages.map(|m| m["content"].as_str().or(m["content"][0]["text"].as_str()).unwrap());
+        assert_eq!(said.collect::<String>(), text);
     }
 }
 

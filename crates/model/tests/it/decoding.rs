@@ -237,6 +237,45 @@ fn usage_in_vendors_dialects() {
     );
 }
 
+/// What was counted before an answer turned out to be malformed, or in the same breath.
+#[test]
+fn usage_is_known_after_an_error() {
+    let usage = |wire: WireKind, events: &[&str]| {
+        let mut decoder = wire.decoder(0);
+        let fed: Result<Vec<_>, _> = events
+            .iter()
+            .map(|data| {
+                decoder
+                    .feed(SseEvent { event: String::new(), data: (*data).to_owned() }, &mut Heard::default())
+            })
+            .collect();
+        assert!(fed.is_err(), "{events:?}");
+        decoder.usage()
+    };
+    let counted = Some(Usage { input: 3, output: 2, ..Usage::default() });
+    let chat = WireKind::OpenAiChat;
+    let says = r#""usage":{"prompt_tokens":3,"completion_tokens":2}"#;
+    for malformed in [
+        r#""choices":7"#,
+        r#""choices":[{"message":{"content":7}}]"#,
+        r#""error":{"message":"broke"}"#,
+        r#""choices":[{"delta":{},"finish_reason":"error"}]"#,
+    ] {
+        assert_eq!(usage(chat, &[&format!("{{{malformed},{says}}}")]), counted, "{malformed}");
+        assert_eq!(usage(chat, &[&format!("{{{says}}}"), &format!("{{{malformed}}}")]), counted);
+        assert_eq!(usage(chat, &[&format!("{{{malformed}}}")]), None);
+    }
+    assert_eq!(usage(chat, &[&format!("{{{says}}}"), "no JSON"]), counted);
+
+    let anthropic = WireKind::AnthropicMessages;
+    let says = r#""usage":{"input_tokens":3,"output_tokens":2}"#;
+    let start = format!(r#"{{"type":"message_start","message":{{{says}}}}}"#);
+    let stray = r#"{"type":"content_block_delta","index":4,"delta":{"text":"a"}}"#;
+    assert_eq!(usage(anthropic, &[&start, stray]), counted);
+    assert_eq!(usage(anthropic, &[&format!(r#"{{"type":"message","content":7,{says}}}"#)]), counted);
+    assert_eq!(usage(anthropic, &[stray]), None);
+}
+
 const MESSAGE: &str = concat!(
     "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"content\":[],\"usage\":{\"input_tokens\":9,\"output_tokens\":1,\"cache_read_input_tokens\":4}}}\n\n",
     "event: ping\ndata: {\"type\":\"ping\"}\n\n",

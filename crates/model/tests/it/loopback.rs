@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use provost_core::transcript::{Message, Stop, Usage};
-use provost_model::{FailureClass, Invocation, PlainHttp, Provider as _, WireKind};
+use provost_model::wire::EncodeOptions;
+use provost_model::{
+    Auth, BaseUrl, FailureClass, Invocation, PlainHttp, Provider as _, Remote, Secret, WireKind,
+};
 use serde_json::{Value, json};
 
 use crate::support::{CANARY, Heard, WIRES, ask, prelude, provider, rehearse, result, user};
@@ -26,6 +29,69 @@ async fn fault(wire: WireKind, fault: Value) -> (provost_model::Failure, Heard) 
     let (second, _) = ask(&remote, &quick()).await;
     assert_eq!(second.unwrap().assistant.calls.len(), 1, "a fault fires once");
     (first.unwrap_err(), heard)
+}
+
+/// A body of many pieces goes out as one of known length, since servers refuse a chunked one, and again for a retry.
+#[tokio::test]
+async fn a_long_prompt_is_sent_whole_with_its_length() {
+    for wire in WIRES {
+        let server = rehearse(&json!({"steps": [{"say": "read", "fault": {"status": 500}}]}));
+        let remote = provider(wire, &server.base_url(wire));
+        let mut dialogue = remote.open(prelude());
+        let long = user(&"a long prompt\n".repeat(100_000));
+        dialogue.push(&long);
+        assert!(dialogue.ask(&quick(), &mut Heard::default()).await.is_err());
+        assert_eq!(dialogue.ask(&quick(), &mut Heard::default()).await.unwrap().assistant.text, "read");
+
+        let options = EncodeOptions { model: "test-model".to_owned(), ..EncodeOptions::default() };
+        let mut encoder = wire.encoder(&options, &prelude());
+        encoder.push(&long);
+        let mut expected = encoder.prefix().to_vec();
+        encoder.tail(0, &mut expected);
+        assert!(expected.len() > 1_400_000);
+        let requests = server.handle().requests();
+        assert_eq!(requests.len(), 2);
+        for request in requests {
+            assert!(request.body == expected, "{wire:?}: other bytes were sent");
+            let header = |wanted: &str| {
+                request.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone())
+            };
+            assert_eq!(header("content-length"), Some(expected.len().to_string()));
+            assert_eq!(header("transfer-encoding"), None);
+        }
+    }
+}
+
+/// The attempt failed and is paid for: what the server had counted by then comes with the failure.
+#[tokio::test]
+async fn a_failure_brings_the_usage_that_was_counted_before_it() {
+    let usage = json!({"input": 70, "output": 5});
+    // This wire counts the prompt at the start.
+    let wire = WireKind::AnthropicMessages;
+    let failed = |fault: Value| {
+        let server = rehearse(&json!({"steps": [{"say": "a", "usage": usage, "fault": fault}]}));
+        async move { ask(&provider(wire, &server.base_url(wire)), &quick()).await.0.unwrap_err() }
+    };
+    let counted = Some(Usage { input: 70, output: 1, ..Usage::default() });
+    assert_eq!(failed(json!({"drop_after": 3})).await.usage, counted);
+    assert_eq!(failed(json!({"error_after": 3})).await.usage, counted);
+    let none = failed(json!({"drop_after": 0})).await;
+    assert_eq!(
+        (none.class, none.usage),
+        (FailureClass::Transport, None),
+        "nothing was said, which is not zero"
+    );
+    assert_eq!(failed(json!({"status": 500})).await.usage, None);
+
+    // This one at the end, in the event before `[DONE]`.
+    let wire = WireKind::OpenAiChat;
+    let failed = |after: u64| {
+        let step = json!({"say": "a", "usage": usage, "fault": {"error_after": after}});
+        let server = rehearse(&json!({"steps": [step]}));
+        async move { ask(&provider(wire, &server.base_url(wire)), &quick()).await.0.unwrap_err() }
+    };
+    assert_eq!(failed(3).await.usage, None);
+    assert_eq!(failed(4).await.usage, Some(Usage { input: 70, output: 5, ..Usage::default() }));
 }
 
 #[tokio::test]
@@ -339,8 +405,13 @@ async fn the_key_turns_up_nowhere() {
 #[tokio::test]
 async fn a_wrong_key_is_an_auth_failure() {
     let server = rehearse(&json!({"final": "x"}));
-    let base = provost_model::BaseUrl::parse(&server.base_url(WireKind::OpenAiChat), PlainHttp::LoopbackOnly)
-        .unwrap();
-    let remote = provost_model::Remote::builder(WireKind::OpenAiChat, base, "m").build().unwrap();
-    assert_eq!(ask(&remote, &quick()).await.0.unwrap_err().class, FailureClass::Auth);
+    let base = BaseUrl::parse(&server.base_url(WireKind::OpenAiChat), PlainHttp::LoopbackOnly).unwrap();
+    let told = async |auth| {
+        let remote = Remote::builder(WireKind::OpenAiChat, base.clone(), "m").auth(auth).build().unwrap();
+        let failure = ask(&remote, &quick()).await.0.unwrap_err();
+        assert_eq!(failure.class, FailureClass::Auth);
+        failure.to_string()
+    };
+    insta::assert_snapshot!(told(Auth::None).await);
+    insta::assert_snapshot!(told(Auth::Bearer(Secret::new("another key"))).await);
 }

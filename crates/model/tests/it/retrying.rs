@@ -70,7 +70,11 @@ fn base_urls() {
     assert_eq!(refused, BaseUrlError::Credentials);
     assert!(!format!("{refused} {refused:?}").contains("hunter2"));
     assert_eq!(parse("https://example.com?key=hunter2").unwrap_err(), BaseUrlError::Query);
-    assert!(matches!(parse("http://example.com"), Err(BaseUrlError::PlainHttp(_))));
+    assert_eq!(
+        parse("http://example.com").unwrap_err().to_string(),
+        "the base URL is plain http to `example.com`, which is not this machine: use https (plain http is only accepted \
+         to loopback addresses unless the program allows it)"
+    );
     assert!(matches!(parse("http://127.0.0.1.example.com"), Err(BaseUrlError::PlainHttp(_))));
     assert!(matches!(parse("ftp://example.com"), Err(BaseUrlError::Scheme(_))));
     assert!(matches!(parse("example"), Err(BaseUrlError::Invalid(_))));

@@ -9,7 +9,7 @@ use crate::failure::{BadCall, Failure};
 use crate::text::show;
 use crate::tool::{Context, SeenState};
 use crate::touch;
-use crate::workspace::{FileChange, FileError, FileMode, FileVersion, Kind, Located};
+use crate::workspace::{FileChange, FileError, FileMode, FileVersion, Kind, Located, refuse_git_names};
 use crate::write::check_size;
 
 /// The changes of a patch.
@@ -40,8 +40,11 @@ pub(super) fn touches(section: &Section, ctx: &Context<'_>) -> Result<Vec<Touch>
     Ok(touches)
 }
 
+/// Where a path of the patch leads. All of them are written to.
 fn locate(path: &str, ctx: &Context<'_>) -> Result<Located, FileError> {
-    ctx.workspace.locate(&ctx.workspace.name(path)?)
+    let located = ctx.workspace.locate(&ctx.workspace.name(path)?)?;
+    refuse_git_names(&located)?;
+    Ok(located)
 }
 
 impl Plan {

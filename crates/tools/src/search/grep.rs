@@ -3,6 +3,7 @@
 //! Files are streamed and only the matches that are shown are held, so memory does not grow with what is searched.
 
 use std::io;
+use std::time::Duration;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
@@ -13,6 +14,7 @@ use provost_core::path::RelPath;
 use provost_core::transcript::ToolSpec;
 use serde_json::{Value, json};
 
+use super::deadline::{Deadline, SEARCH_TIME, Timed};
 use super::globs::{Glob, prefix};
 use crate::args::{flag, object, optional_number, optional_text, text};
 use crate::failure::{BadCall, Failure};
@@ -32,10 +34,20 @@ const LINE: usize = 400;
 const HEAP: usize = 16 * 1024 * 1024;
 
 /// `grep`.
-pub struct Grep(ToolSpec);
+pub struct Grep {
+    spec: ToolSpec,
+    limit: Duration,
+}
 
 impl Default for Grep {
     fn default() -> Self {
+        Self::with_limit(SEARCH_TIME)
+    }
+}
+
+impl Grep {
+    /// With another time limit for one search than the default, 30 s. What was found by then is shown.
+    pub fn with_limit(limit: Duration) -> Self {
         let schema = object(
             &[
                 (
@@ -65,19 +77,20 @@ impl Default for Grep {
             ],
             &["pattern"],
         );
-        Self(ToolSpec {
+        let spec = ToolSpec {
             name: "grep".to_owned(),
             description: "Search file contents. Shows `path:line:text` for matches and `path-line-text` for context. What \
                           .gitignore excludes, binary files and special files are left out."
                 .to_owned(),
             schema,
-        })
+        };
+        Self { spec, limit }
     }
 }
 
 impl Tool for Grep {
     fn spec(&self) -> &ToolSpec {
-        &self.0
+        &self.spec
     }
 
     fn recovery(&self) -> Recovery {
@@ -92,7 +105,7 @@ impl Tool for Grep {
     fn prepare(&self, args: &Value, ctx: &Context<'_>) -> Result<Effect, Failure> {
         let query = Query::new(args)?;
         let located = touch::locate(args, "path", ctx)?;
-        let text = query.run(&located, ctx)?;
+        let text = query.run(&located, ctx, &Deadline::after(self.limit))?;
         Ok(Effect::Observe(Observation { text, seen: Vec::new() }))
     }
 }
@@ -141,7 +154,7 @@ impl Query {
         })
     }
 
-    fn run(&self, located: &Located, ctx: &Context<'_>) -> Result<String, Failure> {
+    fn run(&self, located: &Located, ctx: &Context<'_>, deadline: &Deadline) -> Result<String, Failure> {
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
             .before_context(self.context)
@@ -154,13 +167,16 @@ impl Query {
             Some(Kind::File) => {
                 let open = ctx.workspace.open_located(located)?;
                 hits.begin(located.named.as_str());
-                let searched = searcher.search_file(&self.matcher, &open.file, &mut hits);
+                let file = Timed { inner: &open.file, deadline };
+                let searched = searcher.search_reader(&self.matcher, file, &mut hits);
                 if hits.binary {
                     return Ok(format!("`{}` is binary: it is not searched\n", located.named));
                 }
-                searched.map_err(|source| FileError::io(&located.named, source))?;
+                if !deadline.stopped() {
+                    searched.map_err(|source| FileError::io(&located.named, source))?;
+                }
             }
-            Some(Kind::Folder) => self.folder(located, ctx, &mut searcher, &mut hits)?,
+            Some(Kind::Folder) => self.folder(located, ctx, deadline, &mut searcher, &mut hits)?,
             None => return Err(touch::with_near(FileError::missing(&located.named), ctx)),
             Some(kind) => {
                 return Err(Failure::File(FileError::Kind {
@@ -170,39 +186,51 @@ impl Query {
                 }));
             }
         }
-        Ok(hits.report())
+        Ok(hits.report(deadline))
     }
 
     fn folder(
         &self,
         at: &Located,
         ctx: &Context<'_>,
+        deadline: &Deadline,
         searcher: &mut Searcher,
         hits: &mut Hits,
     ) -> Result<(), Failure> {
         let skip = prefix(&at.real);
         let walk = Walk { from: at.real.clone(), ignore: true };
         let closed = ctx.workspace.walk(&walk, &mut |found| {
-            if found.kind != Kind::File
-                || self.glob.as_ref().is_some_and(|glob| !glob.matches(found.path, skip))
-            {
+            if deadline.is_up() {
+                return Go::Stop;
+            }
+            if found.kind != Kind::File {
                 return Go::On;
             }
             let Ok(path) = RelPath::from_bytes(found.path) else {
                 return Go::On;
             };
             if !(ctx.readable)(&path) {
+                // Counted whether or not the glob matches: else guessing with globs would tell the name.
                 hits.refused += 1;
+                return Go::On;
+            }
+            if self.glob.as_ref().is_some_and(|glob| !glob.matches(found.path, skip)) {
                 return Go::On;
             }
             let file = Located { named: path.clone(), real: path, kind: Some(Kind::File) };
             hits.begin(file.real.as_str());
             let searched = match ctx.workspace.open_located(&file) {
-                Ok(open) => searcher.search_file(&self.matcher, &open.file, &mut *hits),
+                Ok(open) => {
+                    let file = Timed { inner: &open.file, deadline };
+                    searcher.search_reader(&self.matcher, file, &mut *hits)
+                }
                 // It became something else since the folder was read.
                 Err(FileError::Missing { .. } | FileError::Kind { .. }) => Ok(()),
                 Err(error) => Err(io::Error::other(error)),
             };
+            if deadline.stopped() {
+                return Go::Stop;
+            }
             if searched.is_err() {
                 hits.unread.push(file.real.to_string());
             }
@@ -265,10 +293,10 @@ impl Hits {
         put!(self.text, "{}{mark}{number}{mark}{body}\n", self.path);
     }
 
-    fn report(mut self) -> String {
+    fn report(mut self, deadline: &Deadline) -> String {
         let mut out = std::mem::take(&mut self.text);
         if self.found == 0 {
-            out.push_str("no match\n");
+            out.push_str(if deadline.stopped() { "no match so far\n" } else { "no match\n" });
         } else if self.more {
             put!(
                 out,
@@ -290,6 +318,7 @@ impl Hits {
             let folders = show::count(self.closed as usize, "folder");
             put!(out, "[{folders} could not be opened]\n");
         }
+        out.push_str(&deadline.note("name a smaller folder with `path`, or fewer files with `glob`"));
         out
     }
 }

@@ -1,5 +1,6 @@
 //! Finding things: by content, by name, by resemblance.
 
+mod deadline;
 pub(crate) mod find;
 mod globs;
 pub(crate) mod grep;

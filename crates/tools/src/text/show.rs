@@ -57,6 +57,15 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
+/// What is said of names that a listing leaves out; nothing where there are none.
+pub(crate) fn hidden_names(number: u64) -> String {
+    match number {
+        0 => String::new(),
+        1 => "[1 name is not shown: the policy does not allow reading it]\n".to_owned(),
+        _ => format!("[{number} names are not shown: the policy does not allow reading them]\n"),
+    }
+}
+
 /// A text and a last sentence, on a line of its own where the text ends one.
 pub(crate) fn closed(text: &str, sentence: &str) -> String {
     let between = if text.ends_with('\n') { "" } else { ". " };

@@ -55,6 +55,17 @@ pub enum FileError {
         /// What it would have to be.
         wanted: &'static str,
     },
+    /// A part of the path is `.git` to git on another file system.
+    #[error(
+        "`{path}`: `{name}` is a name that git reads as `.git` on some systems, so nothing is written there; choose \
+         another name"
+    )]
+    GitName {
+        /// The path.
+        path: RelPath,
+        /// The part, characters that cannot be seen written out.
+        name: String,
+    },
     /// The file is larger than may be read whole.
     #[error(
         "`{path}` has {size} bytes and at most {limit} are read whole: ask for a range with `start_line` and `end_line`"

@@ -10,6 +10,7 @@ mod calls;
 mod cases;
 mod edit;
 mod files;
+mod git_names;
 mod patch;
 mod scan;
 mod search;

@@ -1,6 +1,11 @@
-//! `grep` and `find`.
+//! `grep`, `find`, and what no listing tells.
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::time::Duration;
 
 use insta::assert_snapshot;
+use provost_tools::{Find, Grep, Registry};
 use serde_json::json;
 
 use crate::support::{World, rel};
@@ -46,6 +51,82 @@ fn what_policy_does_not_let_be_read_is_not_searched() {
     world.unreadable = vec![rel(".env")];
     let told = world.call("grep", &json!({"pattern": "secret"})).unwrap();
     assert_eq!(told, "a.txt:1:secret\n[1 file not searched: policy refuses reading]\n");
+}
+
+/// All that lists names, in one text.
+fn names(world: &World) -> String {
+    [
+        ("list_dir", json!({"path": "."})),
+        ("list_dir", json!({"path": "src"})),
+        ("list_dir", json!({"path": "alias"})),
+        ("find", json!({"glob": "*"})),
+        ("grep", json!({"pattern": "KEY"})),
+        ("read_file", json!({"path": ".emv"})),
+        ("edit_file", json!({"path": "id.pem", "old": "a", "new": "b"})),
+    ]
+    .map(|(tool, args)| format!("# {tool} {args}\n{}\n", world.shown(tool, &args)))
+    .concat()
+}
+
+/// A name can be the secret. The first snapshot is the control: a policy that allows all.
+#[test]
+fn names_that_policy_does_not_let_be_read_are_not_told() {
+    let mut world = World::with(".env", "KEY=1\n");
+    world.put("src/id.pem", "KEY\n");
+    world.put("src/lib.rs", "KEY\n");
+    symlink(".env", world.path("to-env")).unwrap();
+    symlink("to-env", world.path("to-link")).unwrap();
+    symlink("src/lib.rs", world.path("to-lib")).unwrap();
+    symlink("src", world.path("alias")).unwrap();
+    symlink("/etc", world.path("out")).unwrap();
+    assert_snapshot!(names(&world));
+    world.unreadable = vec![rel(".env"), rel("src/id.pem")];
+    let told = names(&world);
+    for hidden in [".env", "src/id.pem", "id.pem  4 bytes"] {
+        assert!(!told.contains(hidden), "{hidden}: {told}");
+    }
+    assert_snapshot!(told);
+    world.unreadable = vec![rel("to-env")];
+    let told = world.call("list_dir", &json!({"path": "."})).unwrap();
+    assert!(!told.contains("to-env") && told.contains(".env"), "a link to a link: {told}");
+    world.unreadable = vec![rel("src/id.pem"), rel("src/lib.rs")];
+    let told = world.call("list_dir", &json!({"path": "src"})).unwrap();
+    assert_eq!(told, "[2 names are not shown: the policy does not allow reading them]\n");
+}
+
+/// What is told does not depend on whether a guess was right.
+#[test]
+fn a_name_cannot_be_guessed_by_globs() {
+    let mut world = World::with("a.txt", "x\n");
+    world.put("customer-acme.pem", "x\n");
+    world.unreadable = vec![rel("customer-acme.pem")];
+    let told = |world: &World, glob: &str| {
+        let find = world.call("find", &json!({"glob": glob})).unwrap();
+        find + &world.call("grep", &json!({"pattern": "x", "glob": glob})).unwrap()
+    };
+    assert_eq!(told(&world, "customer-a*"), told(&world, "customer-b*"));
+    world.unreadable.clear();
+    assert_ne!(told(&world, "customer-a*"), told(&world, "customer-b*"), "the control");
+}
+
+#[test]
+fn a_search_that_takes_too_long_is_stopped_and_says_so() {
+    let mut world = world();
+    world.registry = Registry::empty();
+    world.registry.add(Arc::new(Grep::with_limit(Duration::ZERO))).unwrap();
+    world.registry.add(Arc::new(Find::with_limit(Duration::ZERO))).unwrap();
+    assert_snapshot!(world.shown("grep", &json!({"pattern": "one"})));
+    // Within one file as well.
+    assert_snapshot!(world.shown("grep", &json!({"pattern": "one", "path": "notes.md"})));
+    assert_snapshot!(world.shown("find", &json!({"glob": "*"})));
+
+    world.registry = Registry::empty();
+    world.registry.add(Arc::new(Grep::with_limit(Duration::MAX))).unwrap();
+    world.registry.add(Arc::new(Find::with_limit(Duration::MAX))).unwrap();
+    for (tool, args) in [("grep", json!({"pattern": "one"})), ("find", json!({"glob": "*"}))] {
+        let told = world.call(tool, &args).unwrap();
+        assert!(told.contains("src/a.rs") && !told.contains("stopped"), "the control: {told}");
+    }
 }
 
 #[test]
