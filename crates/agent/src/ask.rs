@@ -42,12 +42,8 @@ impl Driver<'_> {
     pub(crate) async fn ask(&mut self, step: StepId, invocation: String) -> Result<(), RunError> {
         self.show_model_what_is_durable().await?;
         let estimate = self.estimate();
-        let ledger = self.recorder.state().ledger();
-        let max_output = match ledger.reserve(estimate, self.limits.answer_tokens) {
-            Ok(tokens) => tokens,
-            Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
-        };
         let begun = Instant::now();
+        let ledger = self.recorder.state().ledger();
         let budget =
             ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(ledger.time_ms)));
         let left = || budget.map_or(Duration::MAX, |budget| budget.saturating_sub(begun.elapsed()));
@@ -55,6 +51,12 @@ impl Driver<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
+            // Each time: an attempt that failed may have cost something.
+            let reserved = self.recorder.state().ledger().reserve(estimate, self.limits.answer_tokens);
+            let max_output = match reserved {
+                Ok(tokens) => tokens,
+                Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
+            };
             // All attempts of a step share what is left of the run's time.
             let timeout = left().min(ANSWER_LIMIT);
             let idle = SILENCE_LIMIT.min(timeout);
@@ -148,6 +150,7 @@ impl Driver<'_> {
             class: failure.class.word().to_owned(),
             status: failure.status,
             message,
+            usage: failure.usage.map(plausible),
             retry_in_ms: wait.map(|wait| wait.as_millis() as u64),
         }))?;
         self.recorder.commit().await

@@ -259,6 +259,9 @@ pub struct ModelFailed {
     pub status: Option<u16>,
     /// What the vendor said (blob).
     pub message: Digest,
+    /// Tokens that the vendor counted for it all the same, where it said so before it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// Milliseconds until the next attempt; `None` where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,

@@ -110,7 +110,15 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
                 )
             }
             Pause::Provider => {
-                format!("the model could not be reached. `provost resume {run}` goes on from here")
+                let (why, first) = match state.unanswered() {
+                    Some("auth") => ("the server refused the key", "with a key that it takes, "),
+                    Some("quota") => ("the account has nothing left to spend", "once it has, "),
+                    Some("bad_request" | "context_overflow") => ("the server refused the request", ""),
+                    Some("refused") => ("the server refused the content", ""),
+                    Some("transport") => ("the model could not be reached", ""),
+                    _ => ("no answer came from the model", ""),
+                };
+                format!("{why}; {first}`provost resume {run}` goes on from here")
             }
             Pause::Interrupted => format!("interrupted. `provost resume {run}` goes on from here"),
         },

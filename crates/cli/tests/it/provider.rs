@@ -84,6 +84,36 @@ fn w6_a_stream_that_breaks_off_is_asked_for_again() {
 }
 
 #[test]
+fn what_a_broken_answer_cost_is_counted() {
+    let step = |after: usize| {
+        let counted = with(count(), "usage", json!({ "input": 100_000, "output": 10 }));
+        with(counted, "fault", json!({ "drop_after": after }))
+    };
+    let end = with(submit(), "usage", json!({ "input": 1, "output": 1 }));
+    // This vendor counts the input in its first event. With none sent, nothing is known and nothing counted.
+    for (after, input) in [(0, 100_001), (1, 200_001)] {
+        let case = Case::new([step(after), end.clone()]);
+        let ran = case.run(Wire::Anthropic, &[]).code(0);
+        assert_eq!(case.env.show(&ran.run())["usage"]["input"], input, "{after}");
+    }
+    // What it cost counts against the budget before it is asked for again.
+    let case = Case::new([step(1), end]);
+    let ran = case.run(Wire::Anthropic, &["--max-tokens", "50000"]).code(4);
+    assert_eq!(case.env.show(&ran.run())["usage"]["input"], 100_000);
+}
+
+#[test]
+fn an_ending_without_an_answer_says_why() {
+    for (status, words) in [(401, "the server refused the key"), (400, "the server refused the request")] {
+        let case = Case::new([with(submit(), "fault", json!({ "status": status, "times": 9 }))]);
+        let args = case.env.run_args(&case.repo.path, &case.model, &[]);
+        let args: Vec<&String> = args.iter().filter(|arg| *arg != "--json").collect();
+        let ran = case.env.provost(args).code(6);
+        assert!(ran.stdout.contains(words) && !ran.stdout.contains("could not be reached"), "{ran}");
+    }
+}
+
+#[test]
 fn w4_malformed_arguments_are_not_run() {
     let malformed = [
         r#"{"path": "a"#,

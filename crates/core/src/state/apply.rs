@@ -179,6 +179,10 @@ impl RunState {
     fn model_failed(&mut self, body: &ModelFailed) -> Checked {
         self.must_be_asked(body.step)?;
         self.counts.failed_requests += 1;
+        self.unanswered = Some(body.class.clone());
+        if let Some(usage) = &body.usage {
+            self.ledger.settle(usage);
+        }
         Ok(())
     }
 
@@ -189,6 +193,7 @@ impl RunState {
             "its invocation id is not that of the step",
         )?;
         must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
+        self.unanswered = None;
         self.ledger.steps += 1;
         self.ledger.settle(&body.usage);
         if body.estimated {

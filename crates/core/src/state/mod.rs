@@ -135,6 +135,8 @@ pub struct RunState {
     attached: bool,
     pause: Option<DriverDetached>,
     ledger: Ledger,
+    /// Class of the newest request that failed, if no answer has come since.
+    unanswered: Option<String>,
     step: Option<Step>,
     open: BTreeMap<ActId, OpenAct>,
     net: BTreeMap<RelPath, Change>,
@@ -170,6 +172,7 @@ impl RunState {
             attached: false,
             pause: None,
             ledger: Ledger::new(crate::budget::Budget::default(), None),
+            unanswered: None,
             step: None,
             open: BTreeMap::new(),
             net: BTreeMap::new(),
@@ -240,6 +243,11 @@ impl RunState {
     /// Why the last driver left, if it left and none has come since.
     pub fn pause(&self) -> Option<&DriverDetached> {
         self.pause.as_ref()
+    }
+
+    /// The class of the newest request to the model that failed, if no answer has come since.
+    pub fn unanswered(&self) -> Option<&str> {
+        self.unanswered.as_deref()
     }
 
     /// The ledger.

@@ -871,6 +871,7 @@ fn a_failed_request_is_of_the_step_that_is_due() {
     let act = hand.decides(Some(0), vec![read("a")]);
     let failed = |step| {
         Body::ModelFailed(ModelFailed {
+            usage: None,
             step: StepId(step),
             attempt: 1,
             class: "overloaded".to_owned(),

@@ -95,15 +95,20 @@ proptest! {
         let state = fold(&events);
         let (mut steps, mut usage, mut cost, mut estimated) = (0, Usage::default(), 0, 0);
         for event in &events {
-            if let Body::ModelAnswered(body) = &event.body {
-                steps += 1;
-                usage.input += body.usage.input;
-                usage.output += body.usage.output;
-                usage.cache_read += body.usage.cache_read;
-                usage.cache_write += body.usage.cache_write;
-                cost += state.created().unwrap().price.map_or(0, |price| price.of(&body.usage));
-                estimated += u32::from(body.estimated);
-            }
+            let counted = match &event.body {
+                Body::ModelAnswered(body) => {
+                    steps += 1;
+                    estimated += u32::from(body.estimated);
+                    body.usage
+                }
+                Body::ModelFailed(body) => body.usage.unwrap_or_default(),
+                _ => continue,
+            };
+            usage.input += counted.input;
+            usage.output += counted.output;
+            usage.cache_read += counted.cache_read;
+            usage.cache_write += counted.cache_write;
+            cost += state.created().unwrap().price.map_or(0, |price| price.of(&counted));
         }
         let ledger = state.ledger();
         prop_assert_eq!((ledger.steps, ledger.usage, ledger.cost_micros), (steps, usage, cost));

@@ -335,7 +335,10 @@ impl World {
     fn ask(&mut self, step: StepId, invocation: String) {
         if self.troubles > 0 && self.choices.once_in(9) {
             self.troubles -= 1;
+            let usage = Usage { input: 7, ..Usage::default() };
             let body = ModelFailed {
+                usage: (self.choices.once_in(3) && self.state.ledger().reserve(7, 1).is_ok())
+                    .then_some(usage),
                 step,
                 attempt: 1,
                 class: "overloaded".to_owned(),
