@@ -74,21 +74,26 @@ impl RunError {
     /// The process exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Store(StoreError::Conflict { .. } | StoreError::Fenced { .. }) => 7,
+            Self::Store(error) => store_exit_code(error),
             Self::Occupied(_) => 7,
             Self::Containment(_) => 9,
             Self::Workspace { .. } | Self::Contract(_) | Self::Git(_) | Self::Profile(_) => 2,
-            Self::Store(
-                StoreError::NoSuchRun { .. }
-                | StoreError::Ambiguous { .. }
-                | StoreError::NotOurs { .. }
-                | StoreError::TooNew { .. }
-                | StoreError::Unsuitable { .. }
-                | StoreError::ReadOnly { .. },
-            ) => 2,
-            Self::Store(_) | Self::Spool { .. } => 70,
             Self::Unsound { .. } | Self::Event(_) | Self::Gone(_) => 8,
-            Self::Internal(_) => 70,
+            Self::Spool { .. } | Self::Internal(_) => 70,
         }
+    }
+}
+
+/// The process exit code of a store's failure.
+pub(crate) fn store_exit_code(error: &StoreError) -> u8 {
+    match error {
+        StoreError::Conflict { .. } | StoreError::Fenced { .. } => 7,
+        StoreError::NoSuchRun { .. }
+        | StoreError::Ambiguous { .. }
+        | StoreError::NotOurs { .. }
+        | StoreError::TooNew { .. }
+        | StoreError::Unsuitable { .. }
+        | StoreError::ReadOnly { .. } => 2,
+        _ => 70,
     }
 }

@@ -39,6 +39,24 @@ pub enum ExportError {
     Gone(RunId),
 }
 
+impl ExportError {
+    /// The process exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Store(error) => crate::error::store_exit_code(error),
+            // The store holds what does not verify.
+            Self::Assemble(
+                AssembleError::Journal(_)
+                | AssembleError::Violation(_)
+                | AssembleError::NoContent { .. }
+                | AssembleError::WrongContent { .. },
+            )
+            | Self::Gone(_) => 8,
+            Self::Assemble(_) | Self::Bundle(_) => 2,
+        }
+    }
+}
+
 /// Writes the evidence of a run that is over into `dir`, signed by `key`.
 pub async fn export(
     store: &dyn Store,

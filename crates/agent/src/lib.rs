@@ -14,6 +14,7 @@ mod gate;
 mod guard;
 mod host;
 mod interrupt;
+mod lease;
 mod observe;
 mod prompt;
 mod recorder;

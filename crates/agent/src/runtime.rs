@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
@@ -13,7 +13,7 @@ use provost_core::policy::{Containment, Policy};
 use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
-use provost_journal::{Lease, Owner, Store};
+use provost_journal::Store;
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::{Probe, Profile, RungChoice, Sandbox};
 use provost_tools::command::HostEnvironment;
@@ -24,15 +24,13 @@ use crate::error::RunError;
 use crate::files::Files;
 use crate::host::command_environment;
 use crate::interrupt::Interrupt;
+use crate::lease::Held;
 use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
 use crate::recorder::Recorder;
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
-
-/// How long a lease lasts without a heartbeat. A driver renews it three times as often.
-const LEASE_TTL: Duration = Duration::from_mins(1);
 
 /// What a run needs from the outside world. It reads no environment, no home folder and no terminal: all of that is
 /// passed in.
@@ -88,6 +86,15 @@ pub struct Answer {
     pub verdict: Verdict,
 }
 
+/// What is made ready before a run exists.
+struct Begun {
+    files: Files,
+    sandbox: Sandbox,
+    /// How many files the workspace has.
+    tracked: u64,
+    salt: Salt,
+}
+
 impl Runtime {
     /// A runtime with the standard tools, a fresh probe of this host, nobody who watches, and nobody who answers
     /// questions: a run that meets one parks. Each of these is a field and can be replaced.
@@ -122,10 +129,22 @@ impl Runtime {
         let run = RunId::from_parts((self.clock)(), random()?);
         let salt = Salt::new(random()?);
         self.store.create(&run, salt.clone(), (self.clock)()).await?;
-        let lease = self.acquire(&run).await?;
-        let mut recorder =
-            Recorder::new(self.store.clone(), self.observer.clone(), self.clock.clone(), salt, lease);
+        let mut held = self.acquire(&run).await?;
+        let begun = Begun { files, sandbox, tracked, salt };
+        let ending = self.begin(order, begun, &mut held, interrupt).await;
+        held.give_back().await;
+        Ok((run, ending?))
+    }
 
+    async fn begin(
+        &self,
+        order: Order,
+        begun: Begun,
+        held: &mut Held,
+        interrupt: Interrupt,
+    ) -> Result<Ending, RunError> {
+        let Begun { mut files, sandbox, tracked, salt } = begun;
+        let mut recorder = self.recorder(salt, held);
         let manifest = files.keep_base(&mut recorder)?;
         let specs = self.tools.specs();
         let tools = serde_json::to_vec(&specs).map_err(|error| RunError::Internal(error.to_string()))?;
@@ -154,8 +173,7 @@ impl Runtime {
         attach(&mut recorder, &sandbox)?;
         let prelude = Prelude { system, tools: specs, max_output: limits.answer_tokens };
         let driver = self.driver(recorder, files, sandbox, prelude, limits, interrupt);
-        let ending = self.drive(driver).await?;
-        Ok((run, ending))
+        self.drive(driver, held).await
     }
 
     /// Takes up a run where its journal ends. `answers` are words on acts that wait.
@@ -172,13 +190,24 @@ impl Runtime {
         if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
             return Ok(Ending::Over(finished.clone()));
         }
+        let mut held = self.acquire(run).await?;
+        let ending = self.go_on(run, answers, &mut held, interrupt).await;
+        held.give_back().await;
+        ending
+    }
+
+    async fn go_on(
+        &self,
+        run: &RunId,
+        answers: &[Answer],
+        held: &mut Held,
+        interrupt: Interrupt,
+    ) -> Result<Ending, RunError> {
         let salt =
             self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
-        let lease = self.acquire(run).await?;
         // Read again under the lease: whoever held it before may have written in between.
         let events = self.store.events(run, 0).await?;
-        let mut recorder =
-            Recorder::new(self.store.clone(), self.observer.clone(), self.clock.clone(), salt, lease);
+        let mut recorder = self.recorder(salt, held);
         recorder.replay(&events)?;
         let Some(created) = recorder.state().created().cloned() else {
             return Err(RunError::Gone(format!("`{run}` was never started: its journal is empty")));
@@ -201,7 +230,11 @@ impl Runtime {
             driver.dialogue.push(message);
         }
         driver.take_answers(answers)?;
-        self.drive(driver).await
+        self.drive(driver, held).await
+    }
+
+    fn recorder(&self, salt: Salt, held: &Held) -> Recorder {
+        Recorder::new(self.store.clone(), self.observer.clone(), self.clock.clone(), salt, held.lease.clone())
     }
 
     fn driver(
@@ -234,43 +267,20 @@ impl Runtime {
         outside_of(files.root(), command_environment(&self.host))
     }
 
-    async fn acquire(&self, run: &RunId) -> Result<Lease, RunError> {
-        let owner = Owner::this_process()
-            .map_err(|error| RunError::Internal(format!("who this process is: {error}")))?;
-        Ok(self.store.acquire(run, owner, (self.clock)(), LEASE_TTL).await?)
+    async fn acquire(&self, run: &RunId) -> Result<Held, RunError> {
+        Held::acquire(self.store.clone(), run, self.clock.clone()).await
     }
 
-    /// Drives under a heartbeat, and gives the lease back.
-    async fn drive(&self, mut driver: Driver<'_>) -> Result<Ending, RunError> {
-        let lease = driver.recorder.lease.clone();
+    /// Drives until the run is over or pauses, or until somebody else has it.
+    async fn drive(&self, mut driver: Driver<'_>, held: &mut Held) -> Result<Ending, RunError> {
         let result = tokio::select! {
             result = driver.drive() => result,
-            error = self.heartbeat(&lease) => Err(error),
+            error = held.lost() => Err(error),
         };
         if result.is_ok() {
             driver.discard_stale();
         }
-        // A lease that is lost or cannot be given back lapses by itself.
-        let _ = self.store.release(&lease).await;
         result
-    }
-
-    async fn heartbeat(&self, lease: &Lease) -> RunError {
-        let mut lease = lease.clone();
-        loop {
-            tokio::time::sleep(LEASE_TTL / 3).await;
-            match self.store.renew(&lease, (self.clock)(), LEASE_TTL).await {
-                Ok(renewed) => lease = renewed,
-                Err(
-                    error @ (provost_journal::StoreError::Fenced { .. }
-                    | provost_journal::StoreError::Conflict { .. }),
-                ) => {
-                    return error.into();
-                }
-                // The store may be busy or full for a moment; the appends themselves say so if it lasts.
-                Err(_) => {}
-            }
-        }
     }
 
     fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Sandbox, RunError> {

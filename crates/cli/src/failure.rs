@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use provost::agent::RunError;
+use provost::agent::{ExportError, RunError};
 
 /// A failure with its exit code and what to do next.
 #[derive(Debug)]
@@ -47,6 +47,12 @@ impl Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
+        Self { code: error.exit_code(), message: error.to_string(), hint: None }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
         Self { code: error.exit_code(), message: error.to_string(), hint: None }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) async fn export(world: &World, args: Export) -> Result<u8, Failure> {
     let run = place.store.find(&args.run).await?;
     let key_path = world.key_path()?;
     let key = signing_key(&key_path)?;
-    let exported = write_bundle(place.store.as_ref(), &run, &key, &args.out).await.map_err(Failure::usage)?;
+    let exported = write_bundle(place.store.as_ref(), &run, &key, &args.out).await?;
     say!(
         "wrote `{}`: patch of {} bytes, signed by key {}",
         exported.dir.display(),

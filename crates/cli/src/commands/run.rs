@@ -66,7 +66,7 @@ pub(crate) async fn export_if_over(
         return Ok(());
     }
     let key = signing_key(&world.key_path()?)?;
-    let exported = export(place.store.as_ref(), run, &key, dir).await.map_err(Failure::usage)?;
+    let exported = export(place.store.as_ref(), run, &key, dir).await?;
     output.note(&format!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id));
     Ok(())
 }
