@@ -53,6 +53,8 @@ impl Held {
             }
             // A lease that cannot be given back lapses by itself.
             let _ = executor.block_on(store.release(&newest));
+            // Whoever waits for this may want the store closed.
+            drop(store);
             let _ = say_given_back.send(());
         };
         std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat).map_err(no_thread)?;
