@@ -26,4 +26,4 @@ pub use export::{ExportError, Exported, export};
 pub use host::{command_environment, toolchain_folders};
 pub use interrupt::Interrupt;
 pub use observe::{Always, Approver, Observer, Question, Unobserved, Word, Words};
-pub use runtime::{Answer, Clock, Order, Runtime, system_clock};
+pub use runtime::{Answer, Clock, Order, Runtime, Says, system_clock};

@@ -7,7 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
-use provost_core::event::{Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, Verdict};
+use provost_core::event::{
+    Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, Settlement, Verdict,
+};
 use provost_core::id::{ActId, RunId};
 use provost_core::policy::{Containment, Policy};
 use provost_core::state::RunState;
@@ -77,13 +79,22 @@ pub struct Order {
     pub repository: Option<PathBuf>,
 }
 
-/// A word on an act that waits, given when a run is resumed.
+/// A person's word on an act, given when a run is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     /// The act.
     pub act: ActId,
-    /// Yes or no.
-    pub verdict: Verdict,
+    /// What is said of it.
+    pub says: Says,
+}
+
+/// What a person says of an act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// Whether an act that waits for approval may happen.
+    Verdict(Verdict),
+    /// What became of an act that started and whose end nobody saw.
+    Settled(Settlement),
 }
 
 /// What is made ready before a run exists.
@@ -360,9 +371,19 @@ fn check_answers(run: &RunId, events: &[Event], answers: &[Answer]) -> Result<()
     let state = RunState::fold(run.clone(), events)
         .map_err(|violation| RunError::Unsound { run: run.to_string(), violation })?;
     let waiting: Vec<ActId> = state.waiting_acts().collect();
+    let undecided = state.indeterminate_act();
     let names = || waiting.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     for (index, answer) in answers.iter().enumerate() {
-        if !waiting.contains(&answer.act) {
+        if matches!(answer.says, Says::Settled(_)) && undecided != Some(answer.act) {
+            return Err(RunError::Contract(match undecided {
+                Some(act) => format!("what became of act {} is known; of act {act} it is not", answer.act),
+                None => format!(
+                    "of each act of this run it is known what became of it; resume it to find out about act {}",
+                    answer.act
+                ),
+            }));
+        }
+        if matches!(answer.says, Says::Verdict(_)) && !waiting.contains(&answer.act) {
             let which =
                 if waiting.is_empty() { "none does".to_owned() } else { format!("waiting: {}", names()) };
             return Err(RunError::Contract(format!(

@@ -23,6 +23,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Go on with a run that paused or whose driver died.
     Resume(Resume),
+    /// Say what became of an act that nobody else can tell about, and go on with its run.
+    Settle(Settle),
     /// Check a bundle with a key that you trust and your own repository.
     Verify(Verify),
     /// Write a run's evidence as a bundle.
@@ -160,16 +162,42 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("how").required(true))]
+pub(crate) struct Settle {
+    /// The act, by its number.
+    #[arg(long, value_name = "ACT")]
+    pub(crate) act: u32,
+    /// It happened: go on without what it printed.
+    #[arg(long, group = "how")]
+    pub(crate) happened: bool,
+    /// It did not happen.
+    #[arg(long, group = "how")]
+    pub(crate) did_not: bool,
+    /// Carry it out again, whatever happened.
+    #[arg(long, group = "how")]
+    pub(crate) again: bool,
+    #[command(flatten)]
+    pub(crate) going_on: GoingOn,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Resume {
-    /// The run, or the beginning of its name.
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) going_on: GoingOn,
     /// Approve an act that waits, by its number.
     #[arg(long, value_name = "ACT")]
     pub(crate) approve: Vec<u32>,
     /// Refuse an act that waits, by its number.
     #[arg(long, value_name = "ACT")]
     pub(crate) deny: Vec<u32>,
+}
+
+/// What every command takes that goes on with a run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GoingOn {
+    /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) run: String,
     /// Answer every question of the policy with yes.
     #[arg(long)]
     pub(crate) yes: bool,

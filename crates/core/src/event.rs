@@ -81,6 +81,9 @@ pub enum Body {
     /// An act with effects is about to be carried out.
     #[serde(rename = "act.started")]
     ActStarted(ActStarted),
+    /// A person said what became of an act of which nobody else can tell.
+    #[serde(rename = "act.settled")]
+    ActSettled(ActSettled),
     /// An act is over.
     #[serde(rename = "act.finished")]
     ActFinished(Box<ActFinished>),
@@ -114,6 +117,7 @@ impl Body {
             Self::ActDecided(_) => "act.decided",
             Self::ActApproved(_) => "act.approved",
             Self::ActStarted(_) => "act.started",
+            Self::ActSettled(_) => "act.settled",
             Self::ActFinished(_) => "act.finished",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::Note(_) => "note",
@@ -356,6 +360,30 @@ pub struct ActStarted {
     pub intent: Intent,
 }
 
+/// What became of an act that started and whose end nobody saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settlement {
+    /// It happened. What it said is lost.
+    Happened,
+    /// It did not happen.
+    DidNot,
+    /// Whatever happened: it is to be carried out again.
+    Again,
+}
+
+/// A person said what became of an act of which nobody else can tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActSettled {
+    /// The act.
+    pub act: ActId,
+    /// What became of it.
+    pub how: Settlement,
+    /// Who says so.
+    pub by: String,
+}
+
 /// A file's content as the model last saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -514,7 +542,7 @@ pub enum BadEvent {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 16] = [
     "run.created",
     "driver.attached",
     "driver.detached",
@@ -524,6 +552,7 @@ pub const KINDS: [&str; 15] = [
     "act.decided",
     "act.approved",
     "act.started",
+    "act.settled",
     "act.finished",
     "workspace.drifted",
     "note",

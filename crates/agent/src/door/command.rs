@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
+use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
@@ -179,6 +180,24 @@ impl Driver<'_> {
         let ledger = self.recorder.state().ledger();
         let limit = ledger.budget.time_ms?;
         Some(Duration::from_millis(limit.saturating_sub(ledger.time_ms).max(1)))
+    }
+
+    /// Ends a command as a person says that it ended. What changed meanwhile is its doing if it happened.
+    pub(super) async fn end_settled(&mut self, act: ActId, how: Option<Settlement>) -> Result<(), RunError> {
+        let said = match how {
+            Some(Settlement::Happened) => "it happened; what it printed is lost",
+            _ => "it did not happen",
+        };
+        let text = format!(
+            "The driver was lost while this command was under way. A person looked, and says that {said}."
+        );
+        let mut result = ActResult::of(ActEnd::Interrupted, text);
+        if how == Some(Settlement::Happened) {
+            (result.changes, result.reverted) = self.changes_by_command().await?;
+        }
+        self.end(act, result)?;
+        self.discard_record(act);
+        Ok(())
     }
 
     /// A command is settled from the record that its supervisor left. Without one nobody can tell.

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use provost_core::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
 use provost_core::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, InvalidCall, Seen, Verdict,
-    WorkspaceDrifted,
+    ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, InvalidCall,
+    Seen, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
@@ -25,7 +25,7 @@ use provost_tools::{BadCall, Context, Effect, Observation, SeenState};
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::observe::{Question, Word};
-use crate::runtime::Answer;
+use crate::runtime::{Answer, Says};
 
 /// Whether the workspace changed without an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +177,14 @@ impl Driver<'_> {
     /// Takes the words that were given with `resume`.
     pub(crate) fn take_answers(&mut self, answers: &[Answer]) -> Result<(), RunError> {
         for answer in answers {
+            let verdict = match answer.says {
+                Says::Verdict(verdict) => verdict,
+                Says::Settled(how) => {
+                    let settled = ActSettled { act: answer.act, how, by: "settle".to_owned() };
+                    self.recorder.record(Body::ActSettled(settled))?;
+                    continue;
+                }
+            };
             let waits = self
                 .recorder
                 .state()
@@ -186,7 +194,7 @@ impl Driver<'_> {
             if !waits {
                 return Err(RunError::Contract(format!("act {} does not wait for an answer", answer.act)));
             }
-            self.record_verdict(answer.act, answer.verdict, "resume")?;
+            self.record_verdict(answer.act, verdict, "resume")?;
         }
         Ok(())
     }
@@ -332,6 +340,9 @@ impl Driver<'_> {
     pub(crate) async fn recover(&mut self, act: ActId) -> Result<(), RunError> {
         let open = self.open_act(act)?;
         match open.started {
+            Some(Intent::Command { .. }) if open.settled.is_some() => {
+                self.end_settled(act, open.settled).await
+            }
             Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
             Some(Intent::Command { argv, .. }) => self.recover_command(act, &argv).await,
             None => Err(RunError::Internal(format!("act {act} did not start"))),

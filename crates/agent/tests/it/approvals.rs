@@ -1,6 +1,6 @@
 //! Where policy asks.
 
-use provost_agent::{Always, Answer as Given, Ending, Interrupt};
+use provost_agent::{Always, Answer as Given, Ending, Interrupt, Says};
 use provost_core::contract::Contract;
 use provost_core::event::{Body, Verdict};
 use provost_core::id::ActId;
@@ -21,7 +21,7 @@ async fn a_contract_without_a_policy_is_strict_and_parks() {
     assert_eq!((paused.why, paused.act), (Pause::Approval, Some(ActId(0))));
     assert!(!bench.path("a.txt").exists(), "nothing was written before the answer");
 
-    let yes = [Given { act: ActId(0), verdict: Verdict::Approved }];
+    let yes = [Given { act: ActId(0), says: Says::Verdict(Verdict::Approved) }];
     let ending = runtime.resume(&run, &yes, Interrupt::new().unwrap()).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
     assert_eq!(bench.read("a.txt"), "x");
@@ -46,7 +46,7 @@ async fn a_no_is_an_observation() {
     let bench = Bench::new(&[]);
     let runtime = bench.runtime(vec![calls("write_file", json!({ "path": "a.txt", "content": "x" }))]);
     let (run, _) = bench.start(&runtime, Contract::new("write")).await.unwrap();
-    let no = [Given { act: ActId(0), verdict: Verdict::Denied }];
+    let no = [Given { act: ActId(0), says: Says::Verdict(Verdict::Denied) }];
     let ending = runtime.resume(&run, &no, Interrupt::new().unwrap()).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
     assert!(!bench.path("a.txt").exists());
@@ -58,7 +58,7 @@ async fn a_word_on_an_act_that_does_not_wait_is_refused() {
     let bench = Bench::new(&[]);
     let runtime = bench.runtime(vec![calls("write_file", json!({ "path": "a.txt", "content": "x" }))]);
     let (run, _) = bench.start(&runtime, Contract::new("write")).await.unwrap();
-    let wrong = [Given { act: ActId(7), verdict: Verdict::Approved }];
+    let wrong = [Given { act: ActId(7), says: Says::Verdict(Verdict::Approved) }];
     let error = runtime.resume(&run, &wrong, Interrupt::new().unwrap()).await.unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(!bench.path("a.txt").exists());

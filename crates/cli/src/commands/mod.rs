@@ -25,6 +25,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Demo(args) => demo::demo(&world, args).await,
             Command::Run(args) => run::run(&world, args).await,
             Command::Resume(args) => resume::resume(&world, args).await,
+            Command::Settle(args) => resume::settle(&world, args).await,
             Command::Verify(args) => verify::verify(&args),
             Command::Export(args) => export::export(&world, args).await,
             Command::Log(args) => history::log(&world, args).await,

@@ -7,7 +7,7 @@ use provost::agent::{Observer, Words};
 use provost::core::act::{ActEnd, Change, ExitFact, Touch, show_argv};
 use provost::core::changes::Changes;
 use provost::core::digest::Digest;
-use provost::core::event::{ActDecided, ActFinished, Body, Event, GateVerdict, Verdict};
+use provost::core::event::{ActDecided, ActFinished, Body, Event, GateVerdict, Settlement, Verdict};
 use provost::core::id::ActId;
 use provost::core::text::{Lines, visible};
 
@@ -145,6 +145,14 @@ impl Console {
                     approved.act,
                     visible(&approved.by, Lines::Escape)
                 ));
+            }
+            Body::ActSettled(settled) => {
+                let how = match settled.how {
+                    Settlement::Happened => "happened",
+                    Settlement::DidNot => "did not happen",
+                    Settlement::Again => "is to be done again",
+                };
+                self.line(&format!("     act {} {how}, says a person", settled.act));
             }
             Body::ActStarted(started) => {
                 let acts = self.acts();

@@ -106,7 +106,8 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
             Pause::Indeterminate => {
                 let act = detached.act.map_or(String::new(), |act| act.to_string());
                 format!(
-                    "waiting: nobody can tell whether act {act} happened. Look at the workspace (`provost show {run}`)"
+                    "waiting: nobody can tell whether act {act} happened. Look at the workspace (`provost show {run}`), then \
+                     say so: `provost settle {run} --act {act} --happened`, `--did-not`, or `--again`"
                 )
             }
             Pause::Provider => {

@@ -235,6 +235,52 @@ fn i4_a_gate_that_was_cut_short_judged_nothing_and_is_run_again() {
 }
 
 #[test]
+fn what_nobody_can_tell_is_settled_by_a_person() {
+    let line = "echo began >> count.txt; echo made > made.txt; touch flag; sleep 900";
+    for (how, count, end, told) in [
+        ("--happened", 1, "interrupted", "says that it happened"),
+        ("--did-not", 1, "interrupted", "says that it did not happen"),
+        ("--again", 2, "done", "exit status 0"),
+    ] {
+        // The second time it does not stay.
+        let line = if how == "--again" {
+            format!("test -e flag || {{ {line}; }}; {}", &line[..24])
+        } else {
+            line.to_owned()
+        };
+        let stage = Stage::new(|_| json!({ "steps": [shell(&line), submit()] }));
+        let driver = stage.start(&[]);
+        eventually("the command runs", || stage.repo.path.join("flag").exists());
+        let _ = driver.kill();
+        stage.env.assert_no_processes();
+        let run = stage.env.only_run();
+        // As after a power cut: the record of the command is gone.
+        fs::remove_dir_all(stage.env.at("state/provost/provost.spool")).unwrap();
+
+        let early = stage.env.provost(["settle", &run, "--act", "0", how]).code(2);
+        assert!(early.stderr.contains("resume it to find out"), "{early}");
+        let ran = stage.resume(&run).code(5);
+        assert_eq!(ran.last()["outcome"], "waiting_for_decision");
+        let ran = stage.env.provost(["resume", &run]).code(5);
+        assert!(ran.stdout.contains(&format!("provost settle {run} --act 0 --happened")), "{ran}");
+        let _ = stage.env.provost(["settle", &run, "--act", "1", how]).code(2).says("act 0 it is not");
+        let _ = stage.env.provost(["settle", &run, "--act", "0"]).code(2).says("--again");
+        assert_eq!(stage.count(), ["began"], "nothing is repeated meanwhile");
+
+        let _ = stage.env.provost(["settle", &run, "--act", "0", how]).code(0);
+        assert_eq!(stage.count().len(), count, "{how}");
+        let journal = stage.env.journal(&run);
+        assert_eq!(bodies(&journal, "act.finished")[0]["end"], end, "{how}");
+        assert!(stage.told().0.contains(told), "{how}: {}", stage.told().0);
+        // What had changed is the act's if it happened, and drift otherwise.
+        let drifted = !bodies(&journal, "workspace.drifted").is_empty();
+        assert_eq!(drifted, how != "--happened", "{how}");
+        let _ = stage.env.provost(["settle", &run, "--act", "0", how]).code(2);
+        stage.env.assert_store_intact();
+    }
+}
+
+#[test]
 fn i12_a_run_has_one_driver_at_a_time() {
     let stage = Stage::new(|root| json!({ "steps": [shell(&hang(root)), submit()] }));
     let driver = stage.start(&[]);

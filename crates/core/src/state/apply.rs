@@ -8,9 +8,9 @@ use crate::act::{ActEnd, Change, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::containment::Rung;
 use crate::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
+    ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
-    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, Submitted, Verdict,
+    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, Settlement, Submitted, Verdict,
 };
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, Pause};
@@ -95,6 +95,7 @@ impl RunState {
             Body::ActDecided(body) => self.act_decided(body),
             Body::ActApproved(body) => self.act_approved(body),
             Body::ActStarted(body) => self.act_started(body),
+            Body::ActSettled(body) => self.act_settled(body),
             Body::ActFinished(body) => self.act_finished(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
@@ -159,6 +160,9 @@ impl RunState {
             body.why != Pause::Indeterminate || act.is_some_and(|act| act.started.is_some()),
             "it names no act that may have happened",
         )?;
+        if body.why == Pause::Indeterminate {
+            self.indeterminate = body.act;
+        }
         self.attached = false;
         self.pause = Some(body.clone());
         Ok(())
@@ -277,6 +281,7 @@ impl RunState {
                 decision: body.decision.clone(),
                 verdict: None,
                 started: None,
+                settled: None,
                 rung: self.rung,
             },
         );
@@ -318,6 +323,17 @@ impl RunState {
         Ok(())
     }
 
+    fn act_settled(&mut self, body: &ActSettled) -> Checked {
+        must(self.indeterminate == Some(body.act), "no driver found that it cannot tell what became of it")?;
+        let act = open_mut(&mut self.open, body.act)?;
+        match body.how {
+            Settlement::Again => act.started = None,
+            Settlement::Happened | Settlement::DidNot => act.settled = Some(body.how),
+        }
+        self.indeterminate = None;
+        Ok(())
+    }
+
     fn act_finished(&mut self, body: &ActFinished) -> Checked {
         let act = open(&self.open, body.act)?;
         act.check_end(body, self.rung)?;
@@ -330,6 +346,7 @@ impl RunState {
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;
+        self.indeterminate = self.indeterminate.filter(|open| *open != body.act);
         self.changed(&changes);
         self.count(&act, body);
         for seen in &body.seen {

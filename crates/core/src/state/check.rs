@@ -178,6 +178,10 @@ impl OpenAct {
             )?;
             must(body.seen.is_empty(), "it showed a file, and neither the policy nor a person allows it")?;
         }
+        must(
+            self.settled.is_none() || (body.end == ActEnd::Interrupted && body.command.is_none()),
+            "a person said what became of it, and it ends otherwise",
+        )?;
         let Some(intent) = &self.started else {
             must(body.changes.is_empty(), "it changed files without having started")?;
             must(body.reverted.is_empty(), "it undid changes without having started")?;

@@ -19,7 +19,8 @@ use crate::budget::Ledger;
 use crate::containment::{Receipt, Rung};
 use crate::digest::Digest;
 use crate::event::{
-    CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCreated, RunFinished, Submitted, Verdict,
+    CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCreated, RunFinished, Settlement, Submitted,
+    Verdict,
 };
 use crate::id::{ActId, RunId, StepId};
 use crate::path::RelPath;
@@ -50,6 +51,8 @@ pub struct OpenAct {
     pub verdict: Option<Verdict>,
     /// What it set out to do, once it started.
     pub started: Option<Intent>,
+    /// What a person says became of it, after nobody else could tell.
+    pub settled: Option<Settlement>,
     /// What contained commands when it started; until then, what contains them now.
     pub rung: Rung,
 }
@@ -139,6 +142,8 @@ pub struct RunState {
     unanswered: Option<String>,
     step: Option<Step>,
     open: BTreeMap<ActId, OpenAct>,
+    /// The open act of which a driver could not tell whether it happened.
+    indeterminate: Option<ActId>,
     net: BTreeMap<RelPath, Change>,
     /// Each file that ever changed, as it is now.
     files: BTreeMap<RelPath, Option<FileFact>>,
@@ -175,6 +180,7 @@ impl RunState {
             unanswered: None,
             step: None,
             open: BTreeMap::new(),
+            indeterminate: None,
             net: BTreeMap::new(),
             files: BTreeMap::new(),
             drifted: BTreeSet::new(),
@@ -258,6 +264,11 @@ impl RunState {
     /// Acts without an end.
     pub fn open_acts(&self) -> &BTreeMap<ActId, OpenAct> {
         &self.open
+    }
+
+    /// The act of which nobody can tell whether it happened, until a person says so.
+    pub fn indeterminate_act(&self) -> Option<ActId> {
+        self.indeterminate
     }
 
     /// Acts that wait for a person's word.

@@ -9,9 +9,9 @@ use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery,
 use provost_core::budget::{Bound, Budget};
 use provost_core::containment::Rung;
 use provost_core::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
+    ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
-    Note, NoteWhy, RunFinished, SubmitVia, Submitted, Verdict, WorkspaceDrifted,
+    Note, NoteWhy, RunFinished, Settlement, SubmitVia, Submitted, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::{ActId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
@@ -56,6 +56,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActDecided(body) => Some(body.act),
         Body::ActApproved(body) => Some(body.act),
         Body::ActStarted(body) => Some(body.act),
+        Body::ActSettled(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
         _ => None,
@@ -89,10 +90,25 @@ fn is_missed(events: &[Event], at: usize) -> bool {
             Body::ActFinished(other) => other.act == body.act && other.end != ActEnd::Interrupted,
             _ => false,
         }),
-        Body::ActStarted(body) => after.iter().any(|event| {
-            matches!(&event.body, Body::ActFinished(other) if other.act == body.act
-                && (other.end == ActEnd::Done || !other.changes.is_empty() || other.command.is_some()))
+        Body::ActStarted(body) => after.iter().any(|event| match &event.body {
+            Body::ActFinished(other) => {
+                other.act == body.act
+                    && (other.end == ActEnd::Done || !other.changes.is_empty() || other.command.is_some())
+            }
+            Body::DriverDetached(other) => other.why == Pause::Indeterminate && other.act == Some(body.act),
+            _ => false,
         }),
+        Body::ActSettled(body) => {
+            after.iter().any(|event| matches!(&event.body, Body::ActStarted(other) if other.act == body.act))
+        }
+        Body::DriverDetached(body) if body.why == Pause::Indeterminate => {
+            let of_it = |event: &&Event| match &event.body {
+                Body::ActSettled(other) => Some(other.act) == body.act,
+                Body::DriverDetached(other) => other.act == body.act,
+                _ => false,
+            };
+            after.iter().find(of_it).is_some_and(|event| matches!(event.body, Body::ActSettled(_)))
+        }
         // Where nothing more was asked of the model it may be as well that it was told nothing.
         Body::Note(_) | Body::GateJudged(_) => after.iter().any(|event| match &event.body {
             Body::ModelAnswered(_) | Body::ActDecided(_) => true,
@@ -761,6 +777,34 @@ fn a_driver_that_waits_names_what_it_waits_for() {
     hand.cannot(detached(Pause::Indeterminate, Some(asked)), "may have happened");
     hand.does(detached(Pause::Approval, Some(asked)));
     hand.cannot(detached(Pause::Interrupted, None), "no driver has the run");
+}
+
+/// A person is heard only where nobody else can tell, and is then believed.
+#[test]
+fn only_what_nobody_can_tell_is_settled_by_a_person() {
+    let settled = |act, how| Body::ActSettled(ActSettled { act, how, by: "hand".into() });
+    let detached = |act| Body::DriverDetached(DriverDetached { why: Pause::Indeterminate, act: Some(act) });
+    for how in [Settlement::Happened, Settlement::DidNot, Settlement::Again] {
+        let mut hand = Hand::workspace(1);
+        let act = hand.decides(Some(0), vec![exec("make all")]);
+        hand.does(started(act, command("make all")));
+        hand.cannot(settled(act, how), "cannot tell");
+        hand.does(detached(act));
+        hand.cannot(settled(act, how), "no driver has the run");
+        hand.attach(Rung::R3);
+        hand.cannot(settled(ActId(act.0 + 1), how), "cannot tell");
+        hand.does(settled(act, how));
+        hand.cannot(settled(act, how), "cannot tell");
+        if how == Settlement::Again {
+            hand.does(started(act, command("make all")));
+            hand.does(finished(act, ActEnd::Done, vec![], Some(ran(0, Rung::R3))));
+        } else {
+            let done = finished(act, ActEnd::Done, vec![], Some(ran(0, Rung::R3)));
+            hand.cannot(done, "ends otherwise");
+            hand.cannot(started(act, command("make all")), "started already");
+            hand.does(finished(act, ActEnd::Interrupted, vec![], None));
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Touch};
 use provost_core::budget::Bound;
-use provost_core::event::{Body, Event, GateVerdict, Verdict};
+use provost_core::event::{Body, Event, GateVerdict, Settlement, Verdict};
 use provost_core::id::{ActId, RunId};
 use provost_core::outcome::Outcome;
 use provost_core::policy::Effect;
@@ -196,6 +196,8 @@ proptest! {
             match &event.body {
                 Body::ActFinished(body) => drop(over.insert(body.act)),
                 Body::ActStarted(body) => drop(started.insert(body.act)),
+                // A person wants it done again.
+                Body::ActSettled(body) if body.how == Settlement::Again => drop(started.remove(&body.act)),
                 _ => {}
             }
             match state.next() {

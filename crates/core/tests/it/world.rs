@@ -16,9 +16,9 @@ use provost_core::containment::{Receipt, Rung};
 use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
-    ActApproved, ActDecided, ActFinished, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
+    ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed, Note,
-    RunCreated, RunFinished, Seen, Submitted, Verdict, WorkspaceDrifted,
+    RunCreated, RunFinished, Seen, Settlement, Submitted, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -542,8 +542,11 @@ impl World {
             }
             return self.wrote(id, changes);
         }
-        if self.choices.once_in(8) {
-            // It was not let go, or nobody can tell.
+        if self.state.indeterminate_act() == Some(id) || (self.troubles > 0 && self.choices.once_in(9)) {
+            return self.ask_a_person(id);
+        }
+        if act.settled.is_some() || self.choices.once_in(8) {
+            // It was not let go, or a person says what became of it.
             return self.end(id, ActEnd::Interrupted, Vec::new(), Vec::new(), None);
         }
         let exit = match self.choices.pick(8) {
@@ -573,6 +576,16 @@ impl World {
                 .then(|| receipt(act.rung)),
         };
         self.end(id, end, changes, reverted, Some(command));
+    }
+
+    /// Nobody can tell what became of an act. The next time, a person does.
+    fn ask_a_person(&mut self, act: ActId) {
+        if self.state.indeterminate_act() == Some(act) {
+            let how = self.choices.of(&[Settlement::DidNot, Settlement::Happened, Settlement::Again]);
+            return self.append(Body::ActSettled(ActSettled { act, how, by: "world".to_owned() }));
+        }
+        self.troubles -= 1;
+        self.append(Body::DriverDetached(DriverDetached { why: Pause::Indeterminate, act: Some(act) }));
     }
 
     /// A write did what it set out to do, which its start says.
