@@ -13,10 +13,11 @@ use std::sync::Arc;
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
-use provost_sandbox::{Profile, Sandbox, git_reads};
+use provost_sandbox::{Profile, git_reads};
 
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::executor::Contained;
 use crate::files::Files;
 use crate::guard::Guard;
 use crate::host::toolchain_folders;
@@ -34,7 +35,7 @@ pub(crate) enum NoCheckout {
 
 /// Where a command runs.
 pub(crate) struct Place {
-    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) sandbox: Arc<dyn Contained>,
     /// The workspace as the command sees it.
     pub(crate) root: PathBuf,
 }
@@ -58,7 +59,7 @@ impl Driver<'_> {
         let created = created.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
         let (profile, root) = self.profile_of(folder, &created.policy)?;
         let sandbox = self.runtime.sandbox(&created.policy, profile)?;
-        Ok(Place { sandbox: Arc::new(sandbox), root })
+        Ok(Place { sandbox, root })
     }
 
     fn profile_of(&self, folder: &Path, policy: &Policy) -> Result<(Profile, PathBuf), RunError> {
@@ -66,7 +67,7 @@ impl Driver<'_> {
         let spool = |source| RunError::Spool { path: folder.to_owned(), source };
         // Where commands have a view of their own, the checkout stands at the workspace's path: programs that hold
         // absolute paths find them, and output reads as it did before.
-        let in_place = self.sandbox.rung() == Rung::R3;
+        let in_place = self.sandbox.receipt().rung == Rung::R3;
         let root = if in_place { workspace } else { folder };
         let mut profile = Profile::for_workspace(root)?;
         profile.source = in_place.then(|| folder.to_owned());

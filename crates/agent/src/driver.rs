@@ -11,11 +11,11 @@ use provost_core::outcome::Pause;
 use provost_core::state::Next;
 use provost_core::transcript::{Assistant, Message, Stop};
 use provost_model::Dialogue;
-use provost_sandbox::Sandbox;
 
 use crate::ask::Metered;
 use crate::checkout::discard;
 use crate::error::RunError;
+use crate::executor::Contained;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
 use crate::recorder::Recorder;
@@ -54,7 +54,7 @@ pub(crate) struct Driver<'a> {
     pub(crate) recorder: Recorder,
     pub(crate) dialogue: Box<dyn Dialogue>,
     pub(crate) files: Files,
-    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) sandbox: Arc<dyn Contained>,
     pub(crate) limits: Limits,
     pub(crate) interrupt: Interrupt,
     /// The answer whose calls are being worked on, and why the model stopped there.

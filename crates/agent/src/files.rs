@@ -24,6 +24,7 @@ use crate::checkout::NoCheckout;
 use crate::error::RunError;
 use crate::guard::{self, Guard, Guarded};
 use crate::host::toolchain_folders;
+use crate::ignores::outer_rules;
 use crate::recorder::Recorder;
 
 /// Largest content that the journal keeps of one file, in bytes. Larger ones are named, not kept.
@@ -68,9 +69,20 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn open(root: &Path, repository: Option<&Path>) -> Result<Self, RunError> {
-        let workspace = Workspace::open(root).map_err(|error| unusable(root, &error))?;
+    pub(crate) fn open(
+        root: &Path,
+        repository: Option<&Path>,
+        host: &HostEnvironment,
+    ) -> Result<Self, RunError> {
+        let mut workspace = Workspace::open(root).map_err(|error| unusable(root, &error))?;
         let repository = repository.map(Repository::discover).transpose()?;
+        if let Some(repository) =
+            repository.as_ref().filter(|repository| workspace.path().starts_with(repository.root()))
+        {
+            let home = host.home.as_deref().map(Path::new);
+            let rules = outer_rules(repository, workspace.path(), home)?;
+            workspace = workspace.ignoring(rules);
+        }
         let lock = std::fs::File::open(workspace.path()).map_err(|error| unusable(root, &error))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -343,6 +355,15 @@ impl Files {
         Ok(Undone::Yes)
     }
 
+    /// Whether the tree has a file at or beneath this path.
+    pub(crate) fn has_beneath(&self, path: &RelPath) -> bool {
+        self.manifest.get(path).is_some()
+            || self
+                .manifest
+                .entries()
+                .any(|entry| entry.path.to_bytes().starts_with(&[&path.to_bytes(), b"/".as_slice()].concat()))
+    }
+
     /// Copies every file of the tree, as last seen, into an empty folder.
     pub(crate) fn copy_tree(&self, to: &Path) -> Result<(), NoCheckout> {
         let unfit = |path: &RelPath, why: &dyn std::fmt::Display| {
@@ -386,15 +407,16 @@ impl Files {
 
     /// Under R2 a protected name at the top of the workspace keeps commands from making new names beside it, so cargo
     /// could not make its `target`. It is made here; a cargo package has it anyway after the first build.
-    pub(crate) fn make_build_folder(&self, profile: &Profile) -> Result<(), RunError> {
+    pub(crate) fn make_build_folder(&self, profile: &Profile) -> Result<Made, RunError> {
         let target = self.root().join("target");
         let wanted = profile.workspace_access == WorkspaceAccess::Writable
             && profile.protected.iter().any(|path| path.parent() == Some(self.root()))
             && self.root().join("Cargo.toml").is_file();
         if !wanted || target.exists() {
-            return Ok(());
+            return Ok(Made::Not);
         }
-        std::fs::create_dir(&target).map_err(|error| unusable(&target, &error))
+        std::fs::create_dir(&target).map_err(|error| unusable(&target, &error))?;
+        Ok(Made::Now)
     }
 
     fn guarded(&mut self, policy: &Policy) -> Result<Guarded, RunError> {
@@ -423,6 +445,13 @@ impl Files {
     pub(crate) fn is_whole(&self) -> bool {
         self.manifest.unreadable().len() == 0
     }
+}
+
+/// Whether a folder was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    Now,
+    Not,
 }
 
 /// Whether a change could be undone.

@@ -11,19 +11,22 @@ use provost_core::event::{
     Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, Settlement, Verdict,
 };
 use provost_core::id::{ActId, RunId};
+use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Policy};
 use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
+use provost_evidence::git::is_git_folder_name;
 use provost_journal::Store;
 use provost_model::{Prelude, Provider, RetryPolicy};
-use provost_sandbox::{Probe, Profile, RungChoice, Sandbox};
+use provost_sandbox::{Probe, Profile, RungChoice};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
-use crate::files::Files;
+use crate::executor::{Contained, Executor, Host};
+use crate::files::{Files, Made};
 use crate::host::command_environment;
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
@@ -45,8 +48,8 @@ pub struct Runtime {
     pub model: ModelFact,
     /// The tools.
     pub tools: Registry,
-    /// What this host can contain.
-    pub probe: Probe,
+    /// Where commands run.
+    pub executor: Arc<dyn Executor>,
     /// Where policy asks.
     pub approver: Arc<dyn Approver>,
     /// Who watches.
@@ -100,7 +103,7 @@ pub enum Says {
 /// What is made ready before a run exists.
 struct Begun {
     files: Files,
-    sandbox: Sandbox,
+    sandbox: Arc<dyn Contained>,
     /// How many files the workspace has.
     tracked: u64,
     salt: Salt,
@@ -117,7 +120,7 @@ impl Runtime {
             provider,
             model,
             tools: Registry::standard(),
-            probe: Probe::run(),
+            executor: Arc::new(Host(Probe::run())),
             approver: Arc::new(Always::LATER),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
@@ -130,11 +133,12 @@ impl Runtime {
     /// Makes a run and drives it until it is over or pauses.
     pub async fn start(&self, order: Order, interrupt: Interrupt) -> Result<(RunId, Ending), RunError> {
         check(&order.contract)?;
-        let mut files = Files::open(&order.workspace, order.repository.as_deref())?;
+        let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
         if let Some(gate) = &order.contract.gate {
             check_gate(gate, &order.contract.limits, &files, &self.environment(&files))?;
+            check_beside(gate, &files)?;
         }
 
         let run = RunId::from_parts((self.clock)(), random()?);
@@ -181,7 +185,7 @@ impl Runtime {
         };
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
-        attach(&mut recorder, &sandbox)?;
+        attach(&mut recorder, sandbox.as_ref())?;
         let prelude = Prelude { system, tools: specs, max_output: limits.answer_tokens };
         let driver = self.driver(recorder, files, sandbox, prelude, limits, interrupt);
         self.drive(driver, held).await
@@ -223,14 +227,15 @@ impl Runtime {
         let Some(created) = recorder.state().created().cloned() else {
             return Err(RunError::Gone(format!("`{run}` was never started: its journal is empty")));
         };
-        let mut files = Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new))?;
+        let mut files =
+            Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         files.restore(&created, &recorder).await?;
         let sandbox = self.contain(&created.policy, &mut files)?;
         let system = String::from_utf8_lossy(&recorder.bytes(&created.system).await?).into_owned();
         let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
-        attach(&mut recorder, &sandbox)?;
+        attach(&mut recorder, sandbox.as_ref())?;
         let prelude = Prelude { system, tools: specs, max_output: created.limits.answer_tokens };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, interrupt);
         driver.recorder.commit().await?;
@@ -252,7 +257,7 @@ impl Runtime {
         &self,
         recorder: Recorder,
         files: Files,
-        sandbox: Sandbox,
+        sandbox: Arc<dyn Contained>,
         prelude: Prelude,
         limits: Limits,
         interrupt: Interrupt,
@@ -263,7 +268,7 @@ impl Runtime {
             recorder,
             dialogue: self.provider.open(prelude),
             files,
-            sandbox: Arc::new(sandbox),
+            sandbox,
             limits,
             interrupt,
             answer: None,
@@ -294,25 +299,27 @@ impl Runtime {
         result
     }
 
-    fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Sandbox, RunError> {
+    fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
         let profile = files.profile(policy, &self.host)?;
-        if policy.containment == Containment::Strongest && self.probe.strongest == Rung::R2 {
-            files.make_build_folder(&profile)?;
+        let sandbox = self.sandbox(policy, profile.clone())?;
+        if sandbox.receipt().rung == Rung::R2 && files.make_build_folder(&profile)? == Made::Now {
+            // What R2 grants is bound to the folders that are there.
+            return self.sandbox(policy, profile);
         }
-        self.sandbox(policy, profile)
+        Ok(sandbox)
     }
 
     /// Contains commands in `profile` as strongly as the policy asks for.
-    pub(crate) fn sandbox(&self, policy: &Policy, profile: Profile) -> Result<Sandbox, RunError> {
+    pub(crate) fn sandbox(&self, policy: &Policy, profile: Profile) -> Result<Arc<dyn Contained>, RunError> {
         let rungs = match policy.containment {
             Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
             Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
         };
-        Ok(Sandbox::new(&self.probe, profile, rungs)?)
+        Ok(self.executor.contain(profile, rungs)?)
     }
 }
 
-fn attach(recorder: &mut Recorder, sandbox: &Sandbox) -> Result<(), RunError> {
+fn attach(recorder: &mut Recorder, sandbox: &dyn Contained) -> Result<(), RunError> {
     let body = DriverAttached {
         generation: recorder.lease.generation,
         host: recorder.lease.owner.host.clone(),
@@ -361,6 +368,28 @@ fn check_gate(
         Ok(_) => Ok(()),
         Err(failure) => Err(RunError::Contract(format!("the verification command cannot be run: {failure}"))),
     }
+}
+
+/// What is to be shown beside the tree must be no part of it: then the gate would judge what is not exported.
+fn check_beside(gate: &Gate, files: &Files) -> Result<(), RunError> {
+    let refuse = |path: &RelPath, why: &str| {
+        Err(RunError::Contract(format!("`{path}` cannot be shown to the verification: {why}")))
+    };
+    for path in &gate.with {
+        if path.is_root() {
+            return refuse(path, "it is the whole workspace; name the ignored folders that are needed");
+        }
+        if path.to_bytes().split(|byte| *byte == b'/').any(is_git_folder_name) {
+            return refuse(path, "the history is shown already");
+        }
+        if files.has_beneath(path) {
+            return refuse(
+                path,
+                "it is part of the tree, which is shown already; only ignored files are not",
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Words on acts that do not wait are refused before the run is touched.

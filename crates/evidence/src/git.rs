@@ -192,6 +192,23 @@ impl Repository {
         self.format
     }
 
+    /// Files that hold ignore rules beside the `.gitignore` files, the stronger first (git's `gitignore` manual): the
+    /// repository's `info/exclude`, and what `core.excludesFile` names, by default the file in `home`.
+    pub fn exclude_files(&self, home: Option<&Path>) -> Result<Vec<PathBuf>, GitError> {
+        let own = self.git.output(&["rev-parse", "--git-path", "info/exclude"], TIME_LIMIT)?;
+        let mut files = vec![self.root.join(path_line(own))];
+        if let Some(home) = home {
+            let args = ["config", "--type=path", "--get", "core.excludesFile"];
+            files.push(match self.git.of_person(home).output(&args, TIME_LIMIT) {
+                Ok(named) => self.root.join(path_line(named)),
+                // It exits so where nothing is set.
+                Err(GitError::Failed { .. }) => home.join(".config/git/ignore"),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(files)
+    }
+
     /// Full id of the commit that is checked out; `None` before the first commit.
     pub fn head(&self) -> Result<Option<String>, GitError> {
         match self.resolve("HEAD") {

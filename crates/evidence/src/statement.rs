@@ -119,8 +119,8 @@ pub struct RunResult {
     pub cost_micros: Option<u64>,
     /// Acts that policy or a person refused.
     pub refusals: u32,
-    /// Acts that policy asked about and that a person, or whoever answers for one, approved.
-    pub approvals: u32,
+    /// How many acts that policy asked about were approved, by whose word: `terminal`, `resume`, `--yes`.
+    pub approvals: BTreeMap<String, u32>,
     /// Commands that ran, the gate's included.
     pub commands: u32,
     /// Acts that set out to write files.
@@ -204,7 +204,7 @@ impl RunResult {
             estimated_calls: ledger.estimated_calls,
             cost_micros: ledger.price.map(|_| ledger.cost_micros),
             refusals: state.counts().refused,
-            approvals: state.counts().approved,
+            approvals: state.approvals().clone(),
             commands: state.counts().commands,
             writes: state.counts().writes,
             drifted: state.drifted().cloned().collect(),

@@ -71,6 +71,8 @@ pub struct ExitRecord {
     pub ended: Ended,
     /// From the moment the command was let go to the moment its tree was gone, in milliseconds.
     pub duration_ms: u64,
+    /// When its tree was gone, in nanoseconds since the Unix epoch. What changed later is not its doing.
+    pub ended_at_ns: u64,
     /// What it wrote.
     pub output: Captured,
     /// What contained it.

@@ -19,9 +19,6 @@ use crate::driver::Driver;
 use crate::error::RunError;
 use crate::files::Undone;
 
-/// How long a supervisor that outlived its driver is waited for.
-const SUPERVISOR_WAIT: Duration = Duration::from_secs(10);
-
 impl Driver<'_> {
     /// Where the record of a command lies while it runs.
     fn record_dir(&self, act: ActId) -> PathBuf {
@@ -85,12 +82,8 @@ impl Driver<'_> {
             keep_tail: half,
             record_dir: dir.clone(),
         };
-        let (sandbox, cancel) = (place.sandbox, self.interrupt.command().clone());
-        let ran = tokio::task::spawn_blocking(move || sandbox.run(&command, &cancel))
-            .await
-            .map_err(|error| RunError::Internal(format!("the command's thread: {error}")))?;
-        match ran {
-            Ok(record) => self.command_ended(act, &request.argv, &record).await?,
+        match place.sandbox.run(command, self.interrupt.command().clone()).await {
+            Ok(record) => self.command_ended(act, &request.argv, &record, Seen::AtOnce).await?,
             Err(CommandError::NotStarted(failure)) => {
                 self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;
             }
@@ -116,8 +109,13 @@ impl Driver<'_> {
         act: ActId,
         argv: &[String],
         record: &ExitRecord,
+        seen: Seen,
     ) -> Result<(), RunError> {
-        let (changes, reverted) = self.changes_by_command().await?;
+        let since = match seen {
+            Seen::AtOnce => None,
+            Seen::Later => Some(record.ended_at_ns),
+        };
+        let Found { changes, reverted, later } = self.changes_by_command(since).await?;
         let exit = exit_fact(record.ended);
         let output =
             Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
@@ -143,10 +141,12 @@ impl Driver<'_> {
             containment: (self.recorder.state().containment() != Some(&record.receipt))
                 .then(|| record.receipt.clone()),
         });
-        self.end(act, result)
+        self.end(act, result)?;
+        if later.is_empty() { Ok(()) } else { self.record_drift(later) }
     }
 
-    async fn changes_by_command(&mut self) -> Result<(Vec<Change>, Vec<RelPath>), RunError> {
+    /// What changed since the journal last looked. With `ended_at_ns` what changed after that moment is told apart.
+    async fn changes_by_command(&mut self, ended_at_ns: Option<u64>) -> Result<Found, RunError> {
         let created = self.recorder.state().created().cloned();
         let policy = created.map(|created| created.policy);
         // First what was planted, also where ignore rules hide it; then what changed among the files.
@@ -156,7 +156,13 @@ impl Driver<'_> {
         };
         let all = self.files.observe(&mut self.recorder)?;
         let mut changes = Vec::with_capacity(all.len());
+        let mut later = Vec::new();
         for change in all {
+            if ended_at_ns.is_some_and(|moment| !self.files.workspace().unchanged_since(&change.path, moment))
+            {
+                later.push(change);
+                continue;
+            }
             let guarded = policy.as_ref().is_some_and(|policy| policy.guards_writing(&change.path));
             if !guarded {
                 changes.push(change);
@@ -173,7 +179,7 @@ impl Driver<'_> {
                 });
             }
         }
-        Ok((changes, reverted))
+        Ok(Found { changes, reverted, later })
     }
 
     fn time_left(&self) -> Option<Duration> {
@@ -193,7 +199,8 @@ impl Driver<'_> {
         );
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         if how == Some(Settlement::Happened) {
-            (result.changes, result.reverted) = self.changes_by_command().await?;
+            let found = self.changes_by_command(None).await?;
+            (result.changes, result.reverted) = (found.changes, found.reverted);
         }
         self.end(act, result)?;
         self.discard_record(act);
@@ -203,14 +210,10 @@ impl Driver<'_> {
     /// A command is settled from the record that its supervisor left. Without one nobody can tell.
     pub(super) async fn recover_command(&mut self, act: ActId, argv: &[String]) -> Result<(), RunError> {
         let dir = self.record_dir(act);
-        let found = {
-            let dir = dir.clone();
-            tokio::task::spawn_blocking(move || provost_sandbox::recover(&dir, SUPERVISOR_WAIT))
-                .await
-                .map_err(|error| RunError::Internal(error.to_string()))?
-        };
-        match found {
-            Ok(Recovered::Finished(record)) => self.command_ended(act, argv, &record).await?,
+        match self.runtime.executor.recover(&dir).await {
+            Ok(Recovered::Finished(record)) => {
+                self.command_ended(act, argv, &record, Seen::Later).await?;
+            }
             Ok(Recovered::NotStarted(failure)) => {
                 let text = format!(
                     "The driver died before this command was let go ({}). It did not run.",
@@ -230,6 +233,24 @@ impl Driver<'_> {
         self.discard_record(act);
         Ok(())
     }
+}
+
+/// When the workspace was looked at after a command.
+#[derive(Debug, Clone, Copy)]
+enum Seen {
+    AtOnce,
+    /// By the driver after the one that ran it. Others had time to work there.
+    Later,
+}
+
+/// What changed around a command.
+struct Found {
+    /// By the command.
+    changes: Vec<Change>,
+    /// By the command and undone.
+    reverted: Vec<RelPath>,
+    /// After it had ended.
+    later: Vec<Change>,
 }
 
 fn exit_fact(ended: Ended) -> ExitFact {

@@ -318,7 +318,7 @@ impl Driver<'_> {
     }
 
     /// What a rule protects from all writing has no place in the result, whoever wrote it: the person decides.
-    fn record_drift(&mut self, changes: Vec<Change>) -> Result<(), RunError> {
+    pub(super) fn record_drift(&mut self, changes: Vec<Change>) -> Result<(), RunError> {
         let created = self.recorder.state().created();
         let denied = |change: &&Change| {
             created.is_some_and(|created| created.policy.denies_writing_by_rule(&change.path))

@@ -11,6 +11,8 @@ use provost_core::policy::{Containment, Effect, Layer, Policy, Preset};
 use provost_model::Answer;
 use serde_json::json;
 
+use provost_journal::Store as _;
+
 use crate::support::{Bench, calls};
 
 const RUNGS: [Rung; 3] = [Rung::R1, Rung::R2, Rung::R3];
@@ -73,7 +75,7 @@ async fn what_the_gate_writes_is_thrown_away() {
     for rung in RUNGS {
         let bench = Bench::new(&[("a.txt", "one\n")]);
         let mut runtime = bench.runtime(vec![Answer::text("done")]);
-        runtime.probe.strongest = rung;
+        runtime.executor = crate::support::at_most(rung);
         let line =
             "echo two > a.txt && mkdir -p closed && touch closed/new && chmod 500 closed && date +%N > stamp";
         let policy = Policy { at_least: Rung::R1, ..Policy::preset(Preset::Workspace) };
@@ -112,7 +114,7 @@ async fn the_gate_sees_the_history_and_cannot_change_it() {
             calls("write_file", json!({ "path": "b.txt", "content": "new\n" })),
             Answer::text("done"),
         ]);
-        runtime.probe.strongest = rung;
+        runtime.executor = crate::support::at_most(rung);
         // Git may find the folder to be another user's; that is the host's affair and not asked about here.
         let line = "git log -1 --format=%s | grep -qx first && git status --porcelain | grep -qx '?? b.txt'";
         let policy = Policy { at_least: Rung::R1, ..Policy::preset(Preset::Workspace) };
@@ -123,7 +125,7 @@ async fn the_gate_sees_the_history_and_cannot_change_it() {
     for (rung, code) in [(Rung::R3, 1), (Rung::R2, 1)] {
         let bench = Bench::new(&[("a.txt", "one\n"), (".git/HEAD", "ref: refs/heads/main\n")]);
         let mut runtime = bench.runtime(vec![Answer::text("done")]);
-        runtime.probe.strongest = rung;
+        runtime.executor = crate::support::at_most(rung);
         let line = "if [ -d .git ]; then dir=.git; else dir=$(cut -d' ' -f2 .git); fi; echo evil > $dir/HEAD";
         let (_, ending) = bench.start(&runtime, contract(shell_gate(line))).await.unwrap();
         assert_eq!(ending.exit_code(), code, "{rung}");
@@ -141,7 +143,7 @@ async fn what_policy_keeps_from_being_read_is_kept_from_the_gate_too() {
         {
             let bench = Bench::new(&files);
             let mut runtime = bench.runtime(vec![Answer::text("done")]);
-            runtime.probe.strongest = rung;
+            runtime.executor = crate::support::at_most(rung);
             let gate = shell_gate("grep -q treasure secret.txt");
             let (_, ending) = bench.start(&runtime, contract(gate).policy(policy)).await.unwrap();
             assert_eq!(ending.exit_code(), code, "{rung}");
@@ -172,4 +174,20 @@ async fn a_gate_without_containment_runs_in_a_checkout_too() {
     let gate = shell_gate("test -e a.txt && test ! -e ignored");
     let (_, ending) = bench.start(&runtime, contract(gate).policy(policy)).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
+}
+
+#[tokio::test]
+async fn what_is_part_of_the_tree_cannot_stand_beside_it() {
+    let files = [("a.txt", "one\n"), ("src/lib.rs", ""), (".gitignore", "/build/\n"), ("build/x", "")];
+    for (with, ok) in [(".", false), (".git", false), ("src", false), ("a.txt", false), ("build", true)] {
+        let bench = Bench::new(&files);
+        let gate = Gate { with: vec![RelPath::parse(with).unwrap()], ..shell_gate("true") };
+        let started = bench.start(&bench.runtime(vec![Answer::text("done")]), contract(gate)).await;
+        assert_eq!(started.is_ok(), ok, "{with}");
+        assert_eq!(
+            bench.store.runs().await.unwrap().len(),
+            usize::from(ok),
+            "{with}: before anything is spent"
+        );
+    }
 }

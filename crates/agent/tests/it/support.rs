@@ -143,3 +143,10 @@ pub(crate) fn host() -> provost_tools::command::HostEnvironment {
         rustup_home: var("RUSTUP_HOME"),
     }
 }
+
+/// This host, as if it could contain no more strongly than this.
+pub(crate) fn at_most(rung: provost_core::containment::Rung) -> Arc<dyn provost_agent::Executor> {
+    let mut probe = provost_sandbox::Probe::run();
+    probe.strongest = rung;
+    Arc::new(provost_agent::Host(probe))
+}

@@ -130,7 +130,7 @@ async fn where_namespaces_are_refused_cargo_still_works_and_git_stays_protected(
         shell("echo evil >> .git/config"),
     ]);
     runtime.host = crate::support::host();
-    runtime.probe.strongest = provost_core::containment::Rung::R2;
+    runtime.executor = crate::support::at_most(provost_core::containment::Rung::R2);
     let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
     let told = bench.told(&run, 0).await;

@@ -235,6 +235,30 @@ fn i4_a_gate_that_was_cut_short_judged_nothing_and_is_run_again() {
 }
 
 #[test]
+fn what_somebody_changed_after_the_crash_is_not_the_commands_doing() {
+    let stage =
+        Stage::new(|_| json!({ "steps": [shell("echo made > made.txt; touch flag; sleep 900"), submit()] }));
+    let driver = stage.start(&[]);
+    eventually("the command runs", || stage.repo.path.join("flag").exists());
+    let _ = driver.kill();
+    let spool = stage.env.at("state/provost/provost.spool");
+    eventually("its record is written", || {
+        crate::support::files_beneath(&spool).iter().any(|file| file.ends_with("exit.json"))
+    });
+    stage.repo.write("mine.txt", "mine\n");
+    stage.repo.write("a.txt", "mine\n");
+    let run = stage.env.only_run();
+    let _ = stage.resume(&run).code(0);
+    let journal = stage.env.journal(&run);
+    let paths = |kind: &str| -> Vec<String> {
+        let changes = bodies(&journal, kind)[0]["changes"].as_array().cloned().unwrap_or_default();
+        changes.iter().map(|change| text(&change["path"])).collect()
+    };
+    assert_eq!(paths("act.finished"), ["made.txt"]);
+    assert_eq!(paths("workspace.drifted"), ["a.txt", "mine.txt"]);
+}
+
+#[test]
 fn what_nobody_can_tell_is_settled_by_a_person() {
     let line = "echo began >> count.txt; echo made > made.txt; touch flag; sleep 900";
     for (how, count, end, told) in [

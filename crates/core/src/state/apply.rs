@@ -305,7 +305,7 @@ impl RunState {
         must(act.verdict.is_none(), "it is answered already")?;
         act.verdict = Some(body.verdict);
         if body.verdict == Verdict::Approved {
-            self.counts.approved += 1;
+            *self.approvals.entry(body.by.clone()).or_default() += 1;
         }
         Ok(())
     }

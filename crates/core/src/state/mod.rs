@@ -108,8 +108,6 @@ pub struct Counts {
     pub acts: u32,
     /// Acts that policy or a person refused.
     pub refused: u32,
-    /// Acts that a person, or whoever answers for one, approved.
-    pub approved: u32,
     /// Commands that ran, the gate's included.
     pub commands: u32,
     /// Acts that set out to write files.
@@ -159,6 +157,7 @@ pub struct RunState {
     empties: u32,
     finished: Option<RunFinished>,
     counts: Counts,
+    approvals: BTreeMap<String, u32>,
 }
 
 impl RunState {
@@ -194,6 +193,7 @@ impl RunState {
             empties: 0,
             finished: None,
             counts: Counts::default(),
+            approvals: BTreeMap::new(),
         }
     }
 
@@ -321,6 +321,11 @@ impl RunState {
     /// How the run ended, if it did.
     pub fn outcome(&self) -> Option<&RunFinished> {
         self.finished.as_ref()
+    }
+
+    /// How many acts that policy asks about were approved, by whose word.
+    pub fn approvals(&self) -> &BTreeMap<String, u32> {
+        &self.approvals
     }
 
     /// Counts for reports.

@@ -43,17 +43,24 @@ const ENVIRONMENT: [(&str, &str); 11] = [
 pub(super) struct Git {
     folder: PathBuf,
     at: Option<(PathBuf, PathBuf)>,
+    /// The person whose own configuration holds too.
+    home: Option<PathBuf>,
 }
 
 impl Git {
     /// Git in `folder`, looking for the repository itself.
     pub(super) fn new(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), at: None }
+        Self { folder: folder.to_owned(), at: None, home: None }
     }
 
     /// Git for this repository, wherever it is called.
     pub(super) fn at(self, git_dir: &Path, root: &Path) -> Self {
         Self { at: Some((git_dir.to_owned(), root.to_owned())), ..self }
+    }
+
+    /// With the configuration of the person whose home this is. For asking what it says, and nothing else.
+    pub(super) fn of_person(&self, home: &Path) -> Self {
+        Self { home: Some(home.to_owned()), ..self.clone() }
     }
 
     pub(super) fn in_folder(&self, folder: &Path) -> Self {
@@ -67,6 +74,9 @@ impl Git {
             command.env("PATH", path);
         }
         command.envs(ENVIRONMENT).args(["--no-pager", "--literal-pathspecs"]);
+        if let Some(home) = &self.home {
+            command.env_remove("GIT_CONFIG_GLOBAL").env("HOME", home);
+        }
         for setting in CONFIG {
             command.args(["-c", setting]);
         }

@@ -100,7 +100,7 @@ impl ClaimId {
             }
             Self::Patch => "The patch is exactly the change that the events record.",
             Self::Acts => {
-                "All of the change was made by acts that the policy allows or a person approved; nobody else changed these files meanwhile."
+                "All of the change was made by acts that the policy allows or that were approved; nobody else was seen to change these files."
             }
             Self::Base => {
                 "The run began with the files of your commit, and each changed file was, before, what it is there."

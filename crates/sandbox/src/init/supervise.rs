@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use provost_core::containment::{Guarantee, Rung, Strength};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -146,6 +146,7 @@ fn run(
     Ok(ExitRecord {
         ended,
         duration_ms: began.elapsed().as_millis() as u64,
+        ended_at_ns: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64),
         output,
         receipt,
         survivors,

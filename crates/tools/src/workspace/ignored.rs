@@ -1,7 +1,7 @@
 //! Which files git would not track: the rules of `.gitignore` files, nested ones included.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -20,13 +20,62 @@ struct Level {
     rules: Gitignore,
 }
 
-/// The rules that hold in one folder: its own and those of the folders above it.
-#[derive(Default)]
-pub(super) struct Rules {
-    levels: Vec<Level>,
+/// Ignore rules from outside of the workspace: of a folder above it in its repository, or of a person.
+#[derive(Debug)]
+pub struct OuterRules {
+    /// The workspace's path from the folder that the rules are for, with its `/`.
+    prefix: Vec<u8>,
+    rules: Gitignore,
 }
 
-impl Rules {
+impl OuterRules {
+    /// The rules of these lines, for a folder from which `workspace` is the workspace's path.
+    pub fn new(workspace: &RelPath, lines: &[u8]) -> Self {
+        let mut prefix = Vec::new();
+        if !workspace.is_root() {
+            prefix = workspace.to_bytes();
+            prefix.push(b'/');
+        }
+        Self { prefix, rules: parse(lines).unwrap_or_else(Gitignore::empty) }
+    }
+
+    fn says(&self, path: &[u8], folder: bool) -> Match<()> {
+        let whole = [self.prefix.as_slice(), path].concat();
+        self.rules.matched(Path::new(OsStr::from_bytes(&whole)), folder).map(|_| ())
+    }
+
+    /// Whether the workspace itself, or a folder above it, is ignored.
+    fn ignores_workspace(&self) -> bool {
+        let ends = self.prefix.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+        ends.into_iter().any(|end| {
+            let above = Path::new(OsStr::from_bytes(&self.prefix[..end]));
+            self.rules.matched(above, true).is_ignore()
+        })
+    }
+}
+
+/// Those that hold in a workspace. Whoever works in an ignored folder wants what is in it.
+pub(super) fn holding(outer: Vec<OuterRules>) -> Vec<OuterRules> {
+    if outer.iter().any(OuterRules::ignores_workspace) { Vec::new() } else { outer }
+}
+
+/// The rules that hold in one folder: its own, those of the folders above it, and those from outside.
+pub(super) struct Rules<'w> {
+    levels: Vec<Level>,
+    /// The stronger first.
+    outer: &'w [OuterRules],
+}
+
+impl<'w> Rules<'w> {
+    pub(super) fn new(outer: &'w [OuterRules]) -> Self {
+        Self { levels: Vec::new(), outer }
+    }
+
+    /// Forgets all rules.
+    pub(super) fn drop_all(&mut self) {
+        *self = Self::new(&[]);
+    }
+
     /// Enters a folder that has a `.gitignore`. `depth` is the length of the folder's path with its `/`.
     pub(super) fn enter(&mut self, workspace: &Workspace, file: &RelPath, depth: usize) {
         if let Some(rules) = read(workspace, file) {
@@ -51,6 +100,13 @@ impl Rules {
                 Match::Whitelist(_) => return false,
             }
         }
+        for outer in self.outer {
+            match outer.says(path, folder) {
+                Match::None => {}
+                Match::Ignore(()) => return true,
+                Match::Whitelist(()) => return false,
+            }
+        }
         false
     }
 }
@@ -59,10 +115,15 @@ fn read(workspace: &Workspace, file: &RelPath) -> Option<Gitignore> {
     let located = Located { named: file.clone(), real: file.clone(), kind: Some(Kind::File) };
     // What cannot be read has no rules, as in git. A link is not followed: git does not follow it either.
     let open = workspace.open_located(&located).ok()?;
+    let mut lines = Vec::new();
+    open.file.take(LIMIT).read_to_end(&mut lines).ok()?;
+    parse(&lines)
+}
+
+fn parse(lines: &[u8]) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new("");
-    for line in BufReader::new(open.file.take(LIMIT)).split(b'\n') {
-        let line = line.ok()?;
-        let line = String::from_utf8_lossy(&line);
+    for line in lines.split(|byte| *byte == b'\n') {
+        let line = String::from_utf8_lossy(line);
         // A line that is not a pattern is passed over, as in git.
         let _ = builder.add_line(None, line.trim_end_matches('\r').trim_start_matches('\u{feff}'));
     }

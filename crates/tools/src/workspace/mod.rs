@@ -30,6 +30,7 @@ pub use copy::Copied;
 pub use entry::{FileMode, FileVersion, Kind};
 pub use error::FileError;
 pub(crate) use git_name::refuse_git_names;
+pub use ignored::OuterRules;
 pub use list::Item;
 pub use open::{Lines, OpenFile};
 pub use resolve::Located;
@@ -42,6 +43,8 @@ pub(crate) use walk::{Go, Walk};
 pub struct Workspace {
     root: OwnedFd,
     path: PathBuf,
+    /// Ignore rules from outside, the stronger first.
+    outer: Vec<OuterRules>,
 }
 
 impl Workspace {
@@ -51,7 +54,14 @@ impl Workspace {
         let path = path.canonicalize().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { root, path })
+        Ok(Self { root, path, outer: Vec::new() })
+    }
+
+    /// Under these ignore rules too, the stronger first, all of them weaker than the workspace's own. They are left out
+    /// where they ignore the workspace itself.
+    #[must_use]
+    pub fn ignoring(self, outer: Vec<OuterRules>) -> Self {
+        Self { outer: ignored::holding(outer), ..self }
     }
 
     /// Absolute path at which it was opened, links resolved.

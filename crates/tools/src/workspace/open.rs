@@ -166,6 +166,15 @@ impl Workspace {
         }
     }
 
+    /// Whether what stands at a real path certainly was as it is now at that moment, in nanoseconds since the Unix epoch:
+    /// by its `ctime`, which nobody can set back. What is not there may have gone at any time.
+    pub fn unchanged_since(&self, real: &RelPath, moment_ns: u64) -> bool {
+        self.stat_real(real).is_ok_and(|stat| {
+            let changed = i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec);
+            changed <= i128::from(moment_ns)
+        })
+    }
+
     /// The target of the link at a real path.
     pub(crate) fn link_target(&self, real: &RelPath) -> Result<Vec<u8>, FileError> {
         let fd = self

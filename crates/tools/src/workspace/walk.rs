@@ -53,7 +53,7 @@ impl Workspace {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let root = self.open_real(&walk.from, flags).map_err(|errno| FileError::io(&walk.from, errno))?;
         let mut path = Vec::new();
-        let mut rules = Rules::default();
+        let mut rules = Rules::new(&self.outer);
         if !walk.from.is_root() {
             path = walk.from.to_bytes();
             if walk.ignore {
@@ -69,7 +69,7 @@ impl Workspace {
 
     /// The rules of the folders above `path`. Where they ignore `path` itself they are dropped: whoever names an
     /// ignored folder wants to see what is in it.
-    fn rules_above(&self, path: &[u8], rules: &mut Rules) {
+    fn rules_above(&self, path: &[u8], rules: &mut Rules<'_>) {
         let mut depth = 0;
         loop {
             let mut file = path[..depth].to_vec();
@@ -82,13 +82,13 @@ impl Workspace {
             };
             depth += next;
             if rules.ignores(&path[..depth], true) {
-                *rules = Rules::default();
+                rules.drop_all();
                 return;
             }
             depth += 1;
         }
         if rules.ignores(path, true) {
-            *rules = Rules::default();
+            rules.drop_all();
         }
     }
 }
@@ -98,7 +98,7 @@ struct Walker<'w, 'v> {
     ignore: bool,
     /// Path of the folder at hand, with its `/`.
     path: Vec<u8>,
-    rules: Rules,
+    rules: Rules<'w>,
     visit: &'v mut dyn FnMut(Found) -> Go,
     /// Folders that could not be opened.
     closed: Vec<RelPath>,
