@@ -95,12 +95,17 @@ fn about(report: &Report) -> Vec<String> {
     let policy: Vec<String> = result.policy.iter().map(|name| visible(name, Lines::Escape)).collect();
     lines.push(format!("under the policy of: {}", policy.join("; ")));
     let contained = result.contained.map_or(String::new(), |rung| format!(", contained by {rung} or more"));
+    let approved: Vec<String> = result
+        .approvals
+        .iter()
+        .map(|(by, count)| format!(", {count} approved by {}", visible(by, Lines::Escape)))
+        .collect();
+    let approved = approved.concat();
     lines.push(format!(
-        "did: {}, {}{contained}; {} refused, {} approved by a person",
+        "did: {}, {}{contained}; {} refused{approved}",
         counted(result.writes, "write"),
         counted(result.commands, "command"),
-        result.refusals,
-        result.approvals
+        result.refusals
     ));
     if let Some(gate) = result.gate.as_ref().filter(|gate| !gate.with.is_empty()) {
         let with: Vec<String> = gate.with.iter().map(|path| visible(path.as_str(), Lines::Escape)).collect();

@@ -552,7 +552,7 @@ fn what_somebody_else_changed_meanwhile_is_told_apart() {
         assert_eq!(findings(&ran)["acts"]["is"], is, "{ran}");
         let shown = env.provost(["verify", "bundle", "--key", &key, "--repo", &at]).code(0);
         assert!(
-            shown.stdout.contains("did: 1 write, 0 commands; 0 refused, 1 approved by a person"),
+            shown.stdout.contains("did: 1 write, 0 commands; 0 refused, 1 approved by resume"),
             "{shown}"
         );
         assert_eq!(shown.stdout.contains("`b.txt` also changed by no act of the run"), elsewhere.is_some());
