@@ -1,7 +1,7 @@
 //! A lease that is kept alive while it is held, and given back.
 
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use provost_core::id::RunId;
@@ -20,10 +20,11 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 /// A run's lease. Its heartbeat has a thread of its own: no step is so long, and no executor so busy, that it stops.
 pub(crate) struct Held {
     pub(crate) lease: Lease,
+    store: Arc<dyn Store>,
     lost: oneshot::Receiver<RunError>,
-    given_back: oneshot::Receiver<()>,
-    /// Dropping it ends the heartbeat, which gives the lease back.
-    holding: Sender<()>,
+    gone: oneshot::Receiver<()>,
+    /// A word ends the heartbeat. Dropped without one, it gives the lease back itself.
+    stop: Sender<()>,
 }
 
 impl Held {
@@ -32,48 +33,75 @@ impl Held {
         let owner = Owner::this_process()
             .map_err(|error| RunError::Internal(format!("who this process is: {error}")))?;
         let lease = store.acquire(run, owner, clock(), TTL).await?;
-        let (holding, dropped) = channel::<()>();
+        let (stop, stopped) = channel();
         let (say_lost, lost) = oneshot::channel();
-        let (say_given_back, given_back) = oneshot::channel();
-        let mut newest = lease.clone();
-        let no_thread = |error: std::io::Error| RunError::Internal(format!("a heartbeat: {error}"));
-        let executor =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(no_thread)?;
+        let (say_gone, gone) = oneshot::channel();
+        let heart = Heart { store: store.clone(), lease: lease.clone(), clock };
         let beat = move || {
-            while dropped.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
-                match executor.block_on(store.renew(&newest, clock(), TTL)) {
-                    Ok(renewed) => newest = renewed,
-                    Err(error @ (StoreError::Fenced { .. } | StoreError::Conflict { .. })) => {
-                        let _ = say_lost.send(error.into());
-                        return;
-                    }
-                    // The store may be busy or full for a moment; the appends themselves say so if it lasts.
-                    Err(_) => {}
-                }
+            if let Some(error) = heart.beat(&stopped) {
+                let _ = say_lost.send(error);
             }
-            // A lease that cannot be given back lapses by itself.
-            let _ = executor.block_on(store.release(&newest));
-            // Whoever waits for this may want the store closed.
-            drop(store);
-            let _ = say_given_back.send(());
+            // Whoever waits for this may want the store closed, which the heart held open.
+            let _ = say_gone.send(());
         };
-        std::thread::Builder::new().name("heartbeat".to_owned()).spawn(beat).map_err(no_thread)?;
-        Ok(Self { lease, lost, given_back, holding })
+        std::thread::Builder::new()
+            .name("heartbeat".to_owned())
+            .spawn(beat)
+            .map_err(|error| RunError::Internal(format!("a heartbeat: {error}")))?;
+        Ok(Self { lease, store, lost, gone, stop })
     }
 
     /// Waits until somebody else has the run.
     pub(crate) async fn lost(&mut self) -> RunError {
         match (&mut self.lost).await {
             Ok(error) => error,
-            // The thread ends only when the lease is lost or given back.
+            // The heartbeat ends only when the lease is lost or given back.
             Err(_) => std::future::pending().await,
         }
     }
 
     /// Gives the lease back, and waits until that is done.
     pub(crate) async fn give_back(self) {
-        let Self { given_back, holding, .. } = self;
-        drop(holding);
-        let _ = given_back.await;
+        let _ = self.stop.send(());
+        // A lease that cannot be given back lapses by itself.
+        let _ = self.store.release(&self.lease).await;
+        let _ = self.gone.await;
     }
+}
+
+/// What the heartbeat's thread has.
+struct Heart {
+    store: Arc<dyn Store>,
+    lease: Lease,
+    clock: Clock,
+}
+
+impl Heart {
+    /// Renews the lease until it is stopped. The error says who has the run instead.
+    fn beat(mut self, stopped: &Receiver<()>) -> Option<RunError> {
+        loop {
+            match stopped.recv_timeout(HEARTBEAT) {
+                Ok(()) => return None,
+                Err(RecvTimeoutError::Disconnected) => {
+                    wait_for(self.store.release(&self.lease));
+                    return None;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            match wait_for(self.store.renew(&self.lease, (self.clock)(), TTL)) {
+                Some(Ok(renewed)) => self.lease = renewed,
+                Some(Err(error @ (StoreError::Fenced { .. } | StoreError::Conflict { .. }))) => {
+                    return Some(error.into());
+                }
+                // The store may be busy or full for a moment; the appends themselves say so if it lasts.
+                Some(Err(_)) | None => {}
+            }
+        }
+    }
+}
+
+/// Waits on the heartbeat's own thread; `None` where the system gives it nothing to wait with.
+fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
+    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    Some(executor.block_on(future))
 }

@@ -6,5 +6,6 @@ mod approvals;
 mod durability;
 mod gate;
 mod holes;
+mod sim;
 mod support;
 mod workspace;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use std::sync::Arc;
+
 use globset::{GlobBuilder, GlobMatcher};
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +32,8 @@ use crate::act::{Access, Touch};
 pub struct Pattern {
     access: Access,
     text: String,
-    globs: Vec<GlobMatcher>,
+    /// Shared, since policies are copied with contracts and a compiled glob is large.
+    globs: Arc<[GlobMatcher]>,
     /// A command's pattern that takes further arguments.
     open_ended: bool,
     /// A path pattern that names the workspace itself.
@@ -220,7 +223,7 @@ impl FromStr for Pattern {
         if globs.is_empty() {
             return Err(BadRule::Empty(text.to_owned()));
         }
-        Ok(Self { access, text: format!("{access} {target}"), globs, open_ended, root })
+        Ok(Self { access, text: format!("{access} {target}"), globs: globs.into(), open_ended, root })
     }
 }
 

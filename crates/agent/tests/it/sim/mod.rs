@@ -1,0 +1,270 @@
+//! Every crash, in simulation: the real driver and the real state machine on a simulated store, model, clock and
+//! executor, and on real files in memory. A run is taken to its end; then from each point that it passed it is taken up
+//! again, and from each point of that once more (I1 to I6, I12).
+//!
+//! `PROVOST_SIM_SEED=N` replays one seed; `PROVOST_SIM_SCHEDULES=N` tries so many schedules in each test.
+
+mod commands;
+mod model;
+mod scenario;
+mod store;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use provost_agent::{Answer as Given, Ending, Interrupt, Order, Runtime, Says, Unobserved, Word};
+use provost_core::act::{ActEnd, Intent};
+use provost_core::contract::Source;
+use provost_core::event::{Body, ModelFact, Settlement, Verdict};
+use provost_core::id::ActId;
+use provost_core::outcome::{Outcome, Pause};
+use provost_core::path::RelPath;
+use provost_core::state::RunState;
+use provost_core::transcript::Usage;
+use provost_model::RetryPolicy;
+use provost_tools::Registry;
+use provost_tools::command::HostEnvironment;
+
+use commands::SimExecutor;
+use model::SimModel;
+use scenario::{FILES, Scenario};
+use store::SimStore;
+use world::{Files, Keep, World};
+
+/// A world, and a driver for it whose memory nothing outlives.
+struct Sim {
+    world: Arc<World>,
+    runtime: Runtime,
+    scenario: Scenario,
+    executor: tokio::runtime::Runtime,
+    _dir: tempfile::TempDir,
+}
+
+/// How a run ended.
+#[derive(Debug, PartialEq)]
+struct End {
+    outcome: Outcome,
+    verified: bool,
+    files: Files,
+    steps: u32,
+    usage: Usage,
+}
+
+struct Approver;
+
+impl provost_agent::Approver for Approver {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    /// By the act, so that every driver of a run gives the same word.
+    fn decide<'a>(&'a self, question: &'a provost_agent::Question) -> provost_model::BoxFuture<'a, Word> {
+        let word = [Word::Approve, Word::Deny, Word::Later][question.act.0 as usize % 3];
+        Box::pin(std::future::ready(word))
+    }
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        // In memory where the host has that: the simulation is about order, not about the disk.
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        let root = dir.path().join("w");
+        std::fs::create_dir(&root).unwrap();
+        let world = Arc::new(World::new(root, &FILES));
+        let scenario = Scenario::of(seed);
+        let clock = world.clone();
+        let runtime = Runtime {
+            store: Arc::new(SimStore(world.clone())),
+            provider: Arc::new(SimModel { world: world.clone(), script: Arc::new(scenario.script.clone()) }),
+            model: ModelFact { wire: "sim".into(), name: "sim".into(), endpoint: String::new() },
+            tools: Registry::standard(),
+            executor: Arc::new(SimExecutor(world.clone())),
+            approver: Arc::new(Approver),
+            observer: Arc::new(Unobserved),
+            retry: RetryPolicy::default(),
+            host: HostEnvironment::default(),
+            spool: dir.path().join("spool"),
+            clock: Arc::new(move || clock.tick()),
+        };
+        let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { world, runtime, scenario, executor, _dir: dir }
+    }
+
+    /// Takes the run from where the world stands to its end.
+    fn drive(&self) -> End {
+        self.executor.block_on(async {
+            let mut given: Vec<Given> = Vec::new();
+            for _ in 0..20 {
+                let run = self.world.with(|state| state.run.clone().filter(|_| !state.events.is_empty()));
+                let interrupt = Interrupt::new().unwrap();
+                let ending = match &run {
+                    Some(run) => self.runtime.resume(run, &given, interrupt).await,
+                    None => self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending),
+                };
+                match ending.unwrap() {
+                    Ending::Over(finished) => return self.end(finished.outcome, finished.verified),
+                    Ending::Paused(paused) => given = vec![self.word_on(paused.why, paused.act.unwrap())],
+                }
+            }
+            panic!("the run does not end");
+        })
+    }
+
+    fn order(&self) -> Order {
+        Order {
+            contract: self.scenario.contract.clone(),
+            workspace: self.world.root.clone(),
+            source: Source::Directory { commit: None, scope: RelPath::root() },
+            repository: None,
+        }
+    }
+
+    /// A person's word, who looks and tells the truth.
+    fn word_on(&self, why: Pause, act: ActId) -> Given {
+        let says = match why {
+            Pause::Approval => Says::Verdict(Verdict::Approved),
+            Pause::Indeterminate => {
+                let ran = self.world.with(|state| state.ran.iter().any(|ran| ran.act == act));
+                Says::Settled(if ran { Settlement::Happened } else { Settlement::DidNot })
+            }
+            other => panic!("nobody paused it for {other:?}"),
+        };
+        Given { act, says }
+    }
+
+    fn end(&self, outcome: Outcome, verified: bool) -> End {
+        let events = self.world.with(|state| state.events.clone());
+        let state = RunState::fold(events[0].stream.clone(), events.iter().map(AsRef::as_ref)).unwrap();
+        let ledger = state.ledger();
+        End { outcome, verified, files: self.world.files(), steps: ledger.steps, usage: ledger.usage }
+    }
+
+    /// What must hold of any run that is over, however often its drivers died. Says whether an act was cut short, so that
+    /// the run may rightly have ended otherwise.
+    fn check(&self) -> bool {
+        self.world.with(|state| {
+            // The state machine refuses what cannot have happened: acts against the policy, ends before starts, answers
+            // counted twice, older drivers.
+            let events: Vec<_> = state.events.iter().map(AsRef::as_ref).collect();
+            let folded = RunState::fold(events[0].stream.clone(), events.iter().copied()).unwrap();
+            assert!(folded.open_acts().is_empty());
+            let mut started: BTreeMap<ActId, u32> = BTreeMap::new();
+            let mut invocations = BTreeSet::new();
+            let mut cut_short = false;
+            for event in &events {
+                match &event.body {
+                    Body::ActStarted(body) if matches!(body.intent, Intent::Command { .. }) => {
+                        *started.entry(body.act).or_default() += 1;
+                    }
+                    Body::ModelAnswered(body) => {
+                        assert!(
+                            invocations.insert(&body.invocation),
+                            "{} was counted twice",
+                            body.invocation
+                        );
+                    }
+                    Body::ActFinished(body) => cut_short |= body.end == ActEnd::Interrupted,
+                    _ => {}
+                }
+            }
+            // I4: no command ran twice, and none that the journal does not know.
+            let mut ran: BTreeMap<ActId, u32> = BTreeMap::new();
+            for command in &state.ran {
+                *ran.entry(command.act).or_default() += 1;
+            }
+            for (act, times) in &ran {
+                assert_eq!(*times, 1, "act {act} ran twice");
+                assert_eq!(
+                    started.get(act),
+                    Some(&1),
+                    "act {act} ran and was started {:?}",
+                    started.get(act)
+                );
+            }
+            cut_short
+        })
+    }
+}
+
+/// All crashes of depth two of one scenario. Says how many schedules that was.
+fn explore(seed: u64) -> u64 {
+    let sim = Sim::new(seed);
+    let say = |first: &str, second: &str| {
+        if std::thread::panicking() {
+            eprintln!("PROVOST_SIM_SEED={seed}: crashed {first}, then {second}");
+        }
+    };
+    let mut schedules = 0;
+    sim.world.keep(Keep::Points);
+    let whole = sim.drive();
+    assert!(!sim.check(), "seed {seed}: nothing was cut short");
+    for first in sim.world.take_points() {
+        sim.world.restore(&first);
+        sim.world.keep(Keep::Points);
+        let _told = Told(|| say(first.what, "not again"));
+        let end = sim.drive();
+        if !sim.check() {
+            assert_eq!(end, whole, "seed {seed}, crashed {}", first.what);
+        }
+        schedules += 1;
+        sim.world.keep(Keep::Nothing);
+        for second in sim.world.take_points() {
+            sim.world.restore(&second);
+            let _told = Told(|| say(first.what, second.what));
+            let end = sim.drive();
+            if !sim.check() {
+                assert_eq!(end, whole, "seed {seed}, crashed {}, then {}", first.what, second.what);
+            }
+            schedules += 1;
+        }
+    }
+    schedules
+}
+
+/// Says where it happened when a test fails within.
+struct Told<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Told<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Explores one seed after the other, from `first` in steps of `stride`, until there were enough schedules.
+fn explore_from(first: u64, stride: u64) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    if let Some(seed) = number("PROVOST_SIM_SEED") {
+        println!("seed {seed}: {} schedules", explore(seed));
+        return;
+    }
+    let wanted = number("PROVOST_SIM_SCHEDULES").unwrap_or(25_000);
+    let (mut seed, mut schedules) = (first, 0);
+    while schedules < wanted {
+        schedules += explore(seed);
+        seed += stride;
+    }
+    println!("{schedules} schedules of the seeds {first} to {seed} in steps of {stride}");
+}
+
+#[test]
+fn sim_every_crash_of_depth_two_first_part() {
+    explore_from(0, 4);
+}
+
+#[test]
+fn sim_every_crash_of_depth_two_second_part() {
+    explore_from(1, 4);
+}
+
+#[test]
+fn sim_every_crash_of_depth_two_third_part() {
+    explore_from(2, 4);
+}
+
+#[test]
+fn sim_every_crash_of_depth_two_fourth_part() {
+    explore_from(3, 4);
+}

@@ -1,0 +1,96 @@
+//! What a simulated run is about, drawn from a seed.
+
+use provost_core::budget::Budget;
+use provost_core::contract::{Contract, Gate};
+use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_model::Answer;
+use serde_json::json;
+
+use crate::support::call;
+
+/// Numbers from a seed (splitmix64, public domain).
+pub(crate) struct Draw(u64);
+
+impl Draw {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+pub(crate) struct Scenario {
+    pub(crate) contract: Contract,
+    pub(crate) script: Vec<Answer>,
+}
+
+pub(crate) const FILES: [(&str, &str); 3] =
+    [("a.txt", "one\ntwo\n"), ("b.txt", "bee\n"), ("sub/c.txt", "sea\n")];
+
+impl Scenario {
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut draw = Draw::new(seed);
+        let steps = 2 + draw.below(3);
+        let mut script: Vec<Answer> = (0..steps).map(|step| answer(&mut draw, step)).collect();
+        if draw.below(2) == 0 {
+            script.push(Answer::calls(vec![call("submit", json!({ "summary": "done" }))]));
+        }
+        let asks = Layer::named("sim").rule(Effect::Ask, "write asked/**").unwrap();
+        let mut contract = Contract::new("simulate").policy(Policy::preset(Preset::Workspace).with(asks));
+        contract.budget = Budget {
+            steps: Some(if draw.below(6) == 0 { 2 } else { 12 }),
+            tokens: (draw.below(6) == 0).then_some(45),
+            ..Budget::default()
+        };
+        match draw.below(4) {
+            0 => {}
+            // It passes, it never passes, or it passes once something was done.
+            kind => {
+                let line = ["check a.txt one", "check a.txt never", "check b.txt bee"][kind as usize - 1];
+                let mut gate = Gate::command(vec!["sh".into(), "-c".into(), line.into()]);
+                gate.attempts = 2;
+                contract.gate = Some(gate);
+            }
+        }
+        Self { contract, script }
+    }
+}
+
+/// One answer: one call or two.
+fn answer(draw: &mut Draw, step: u64) -> Answer {
+    let calls = 1 + draw.below(2);
+    let calls = (0..calls).map(|index| {
+        let n = 10 * step + index;
+        let shell = |line: String| call("exec", json!({ "argv": ["sh", "-c", line] }));
+        let mut call = match draw.below(10) {
+            0 => call("read_file", json!({ "path": "a.txt" })),
+            1 => call("write_file", json!({ "path": format!("new-{n}.txt"), "content": "new\n" })),
+            2 => {
+                let made =
+                    |name: &str| format!("--- /dev/null\n+++ b/{name}-{n}.txt\n@@ -0,0 +1 @@\n+{name}\n");
+                let patch = format!(
+                    "{}{}--- a/sub/c.txt\n+++ b/sub/c.txt\n@@ -1 +1,2 @@\n sea\n+more {n}\n",
+                    made("x"),
+                    made("dir/y")
+                );
+                call("apply_patch", json!({ "patch": patch }))
+            }
+            3 => shell(format!("append a.txt line-{n}")),
+            4 => shell(format!("append made-{n}.txt line")),
+            5 => shell("fail".to_owned()),
+            6 => call("write_file", json!({ "path": ".git/config", "content": "evil\n" })),
+            7 => call("write_file", json!({ "path": format!("asked/{n}.txt"), "content": "asked\n" })),
+            8 => call("no_such_tool", json!({})),
+            _ => shell(format!("append b.txt line-{n}")),
+        };
+        call.id = format!("call-{n}");
+        call
+    });
+    Answer::calls(calls.collect())
+}
