@@ -6,21 +6,21 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost_core::containment::Rung;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
 use provost_sandbox::{Profile, git_reads};
+use provost_tools::workspace::Workspace;
 
-use crate::driver::Driver;
+use crate::driver::{Driver, make_private};
 use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::guard::Guard;
 use crate::host::toolchain_folders;
+use crate::removal::remove_at;
 
 /// Why there is no checkout.
 #[derive(Debug, thiserror::Error)]
@@ -49,35 +49,28 @@ impl Driver<'_> {
     /// Checks the workspace out into `folder`, beside it `with`, and contains commands in there.
     pub(crate) fn check_out(&self, folder: &Path, with: &[RelPath]) -> Result<Place, NoCheckout> {
         let spool = |source| RunError::Spool { path: folder.to_owned(), source };
-        discard(folder).map_err(spool)?;
-        fs::create_dir_all(folder).map_err(spool)?;
+        remove_at(folder).map_err(spool)?;
+        make_private(folder).map_err(spool)?;
         self.files.copy_tree(folder)?;
         for path in with {
             copy_beside(&self.files, path, folder)?;
         }
         let created = self.recorder.state().created();
         let created = created.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
-        let (profile, root) = self.profile_of(folder, &created.policy)?;
+        let profile = self.profile_of(folder, &created.policy)?;
         let sandbox = self.runtime.sandbox(&created.policy, profile)?;
-        Ok(Place { sandbox, root })
+        Ok(Place { sandbox, root: folder.to_owned() })
     }
 
-    fn profile_of(&self, folder: &Path, policy: &Policy) -> Result<(Profile, PathBuf), RunError> {
+    fn profile_of(&self, folder: &Path, policy: &Policy) -> Result<Profile, RunError> {
         let workspace = self.files.root();
         let spool = |source| RunError::Spool { path: folder.to_owned(), source };
-        // Where commands have a view of their own, the checkout stands at the workspace's path: programs that hold
-        // absolute paths find them, and output reads as it did before.
-        let in_place = self.sandbox.receipt().rung == Rung::R3;
-        let root = if in_place { workspace } else { folder };
-        let mut profile = Profile::for_workspace(root)?;
-        profile.source = in_place.then(|| folder.to_owned());
-        profile.readable.extend(toolchain_folders(&self.runtime.host));
+        // At a path of its own, as at the recipient's: what works only at the workspace's path does not pass.
+        let mut profile = Profile::for_workspace(folder)?;
+        profile.readable.extend(toolchain_folders(&self.runtime.host, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
         let linked = git_reads(workspace);
-        if git.is_dir() && in_place {
-            fs::create_dir(&pointer).map_err(spool)?;
-            profile.readable.push(git);
-        } else if git.is_dir() {
+        if git.is_dir() {
             fs::write(&pointer, format!("gitdir: {}\n", git.display())).map_err(spool)?;
             profile.readable.push(git);
         } else if !linked.is_empty() {
@@ -85,9 +78,10 @@ impl Driver<'_> {
             profile.readable.extend(linked);
         }
         // What policy keeps from being read is no less secret for being part of the tree.
-        let found = Guard::default().scan(folder, policy).map_err(spool)?;
-        profile.hidden.extend(found.hidden.iter().map(|path| root.join(path.to_os())));
-        Ok((profile, root.to_owned()))
+        let checkout = Workspace::open(folder).map_err(|error| RunError::Internal(error.to_string()))?;
+        let found = Guard::default().scan(&checkout, policy).map_err(spool)?;
+        profile.hidden.extend(found.hidden.iter().map(|path| folder.join(path.to_os())));
+        Ok(profile)
     }
 }
 
@@ -144,32 +138,6 @@ fn copy_one(from: &Path, to: &Path, open: &mut Vec<(PathBuf, PathBuf)>) -> io::R
     } else if kind.is_file() {
         // Through the kernel, which shares the blocks where the file system can.
         fs::copy(from, to)?;
-    }
-    Ok(())
-}
-
-/// Removes a checkout, folders that were closed against that included. Nothing runs in it any more.
-pub(crate) fn discard(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_all(folder)?;
-            fs::remove_dir_all(folder)
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-fn open_all(folder: &Path) -> io::Result<()> {
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                open.push(entry.path());
-            }
-        }
     }
     Ok(())
 }

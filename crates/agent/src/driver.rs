@@ -1,7 +1,8 @@
 //! The loop: do what the state machine says is next, until it says that nothing is.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use provost_core::contract::Limits;
@@ -13,12 +14,12 @@ use provost_core::transcript::{Assistant, Message, Stop};
 use provost_model::Dialogue;
 
 use crate::ask::Metered;
-use crate::checkout::discard;
 use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
 use crate::recorder::Recorder;
+use crate::removal::remove_at;
 use crate::runtime::Runtime;
 
 /// How a driver left a run.
@@ -113,8 +114,10 @@ impl Driver<'_> {
     pub(crate) fn discard_stale(&mut self) {
         for folder in self.stale.drain(..) {
             // One left behind costs some bytes and nothing else.
-            let _ = discard(&folder);
+            let _ = remove_at(&folder);
         }
+        // Only where it is empty.
+        let _ = std::fs::remove_dir(self.runtime.spool.join(self.recorder.lease.run.as_str()));
     }
 
     /// The answer whose calls are worked on: in hand, or read back after a restart.
@@ -148,6 +151,11 @@ impl Driver<'_> {
         self.note_drift()?;
         self.files.tree()
     }
+}
+
+/// Makes a folder of the spool, and those above it, for this user alone: they hold copies of what is not public.
+pub(crate) fn make_private(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Rebuilds the dialogue of a resumed run, and the answer whose calls may still be open.

@@ -30,6 +30,9 @@ use crate::recorder::Recorder;
 /// Largest content that the journal keeps of one file, in bytes. Larger ones are named, not kept.
 const KEEP: u64 = 8 * 1024 * 1024;
 
+/// Most content that the journal keeps of the changes that one look finds, in bytes. It is in memory until it is durable.
+const KEPT_AT_ONCE: u64 = 64 * 1024 * 1024;
+
 /// A file at the start of the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +54,9 @@ struct Base {
     files: Vec<BaseFile>,
     /// Names that the policy guards and that were there.
     guarded: BTreeSet<RelPath>,
+    /// Folders too deep to look into that were there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    too_deep: BTreeSet<RelPath>,
 }
 
 /// The workspace of one run.
@@ -64,8 +70,11 @@ pub(crate) struct Files {
     guard: Guard,
     /// Guarded names that were there before the first command.
     known: Option<Guarded>,
-    /// Held while this driver works here: two in one workspace would book each other's changes.
-    _lock: std::fs::File,
+    /// Those that the containment in force was made for.
+    shown: Guarded,
+    /// Held while this driver works here: two in one workspace, or one in a folder of the other's, would book each other's
+    /// changes. Exclusive on the workspace, shared on the folders above it.
+    _locks: Vec<std::fs::File>,
 }
 
 impl Files {
@@ -83,14 +92,7 @@ impl Files {
             let rules = outer_rules(repository, workspace.path(), home)?;
             workspace = workspace.ignoring(rules);
         }
-        let lock = std::fs::File::open(workspace.path()).map_err(|error| unusable(root, &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(RunError::Occupied(workspace.path().to_owned()));
-            }
-            Err(std::fs::TryLockError::Error(error)) => return Err(unusable(root, &error)),
-        }
+        let locks = lock(workspace.path())?;
         Ok(Self {
             workspace,
             repository,
@@ -99,7 +101,8 @@ impl Files {
             suspect: BTreeSet::new(),
             guard: Guard::default(),
             known: None,
-            _lock: lock,
+            shown: Guarded::default(),
+            _locks: locks,
         })
     }
 
@@ -178,6 +181,7 @@ impl Files {
         let base = Base {
             files: self.base.values().cloned().collect(),
             guarded: self.known.as_ref().map(|known| known.protected.clone()).unwrap_or_default(),
+            too_deep: self.known.as_ref().map(|known| known.too_deep.clone()).unwrap_or_default(),
         };
         let json = serde_json::to_vec(&base).map_err(|error| RunError::Internal(error.to_string()))?;
         Ok(recorder.content(json))
@@ -194,7 +198,7 @@ impl Files {
             RunError::Gone(format!("the list of files at the start does not parse: {error}"))
         })?;
         self.base = base.files.into_iter().map(|file| (file.path.clone(), file)).collect();
-        self.known = Some(Guarded { protected: base.guarded, ..Guarded::default() });
+        self.known = Some(Guarded { protected: base.guarded, too_deep: base.too_deep, ..Guarded::default() });
         let net = recorder.state().net_changes();
         let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
         self.scan(&watched)?;
@@ -237,9 +241,13 @@ impl Files {
     /// The suspects that do differ.
     fn differences(&mut self, recorder: &mut Recorder) -> Result<Vec<Change>, RunError> {
         let mut changes = Vec::new();
+        let mut room = KEPT_AT_ONCE;
         for path in std::mem::take(&mut self.suspect) {
             let before = self.expected(&path, recorder)?;
-            let after = self.actual(&path, recorder)?;
+            let after = self.actual(&path, recorder, room)?;
+            if let Some(fact) = after.as_ref().filter(|fact| fact.kept) {
+                room = room.saturating_sub(fact.size);
+            }
             if before != after {
                 changes.push(Change { path, before, after });
             }
@@ -314,8 +322,13 @@ impl Files {
     }
 
     /// A file as it is; its content goes into the journal.
-    fn actual(&self, path: &RelPath, recorder: &mut Recorder) -> Result<Option<FileFact>, RunError> {
-        match self.workspace.version(path, KEEP) {
+    fn actual(
+        &self,
+        path: &RelPath,
+        recorder: &mut Recorder,
+        room: u64,
+    ) -> Result<Option<FileFact>, RunError> {
+        match self.workspace.version(path, KEEP.min(room)) {
             Ok(version) => Ok(fact_of(version.as_ref(), recorder)),
             Err(FileError::TooLarge { size, .. }) => {
                 let entry = self.manifest.get(path);
@@ -370,7 +383,7 @@ impl Files {
             NoCheckout::Unfit(format!("`{path}` cannot be copied for the verification: {why}"))
         };
         if let Some(path) = self.manifest.unreadable().next() {
-            return Err(unfit(path, &"it is not readable"));
+            return Err(unfit(path, &"it is not readable, or there is too much to read"));
         }
         for entry in self.manifest.entries() {
             let to = to.join(entry.path.to_os());
@@ -394,13 +407,14 @@ impl Files {
         if policy.forbids_all_writes() {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
-        profile.readable.extend(toolchain_folders(host));
+        profile.readable.extend(toolchain_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
         let found = self.guarded(policy)?;
         let absolute = |path: &RelPath| self.root().join(path.to_os());
         profile.protected.extend(found.protected.iter().map(absolute));
         profile.hidden.extend(found.hidden.iter().map(absolute));
-        // A run that is taken up again knows from its start which names were there.
+        self.shown = found.clone();
+        // Of a run that was taken up in the middle of a command it is known which names were there at its start.
         self.known.get_or_insert(found);
         Ok(profile)
     }
@@ -423,8 +437,21 @@ impl Files {
         if policy.layers.iter().all(|layer| layer.rules.is_empty()) {
             return Ok(Guarded::default());
         }
-        let root = self.root().to_owned();
-        self.guard.scan(&root, policy).map_err(|error| unusable(&root, &error))
+        self.guard.scan(&self.workspace, policy).map_err(|error| unusable(self.root(), &error))
+    }
+
+    /// Before a command: whether the guarded names are no longer those that its containment knows. Those that are there
+    /// now are nobody's command's.
+    pub(crate) fn names_changed(&mut self, policy: &Policy) -> Result<bool, RunError> {
+        let found = self.guarded(policy)?;
+        let changed = (&found.protected, &found.hidden) != (&self.shown.protected, &self.shown.hidden);
+        self.known = Some(found);
+        Ok(changed)
+    }
+
+    /// Forgets which guarded names were there: those that are there now were.
+    pub(crate) fn know_again(&mut self) {
+        self.known = None;
     }
 
     /// Removes guarded names that a command made where there were none, and what it nested too deep to look into.
@@ -435,7 +462,7 @@ impl Files {
         let deep = found.too_deep.difference(&known.too_deep);
         let expelled: Vec<RelPath> = new.chain(deep).cloned().collect();
         for path in &expelled {
-            guard::remove(self.root(), path)
+            guard::remove(&self.workspace, path)
                 .map_err(|error| unusable(&self.root().join(path.to_os()), &error))?;
         }
         Ok(expelled)
@@ -445,6 +472,23 @@ impl Files {
     pub(crate) fn is_whole(&self) -> bool {
         self.manifest.unreadable().len() == 0
     }
+}
+
+/// Locks a workspace against other drivers in it, in a folder of it, or in a folder above it.
+fn lock(root: &Path) -> Result<Vec<std::fs::File>, RunError> {
+    let occupied = |error| match error {
+        std::fs::TryLockError::WouldBlock => RunError::Occupied(root.to_owned()),
+        std::fs::TryLockError::Error(error) => unusable(root, &error),
+    };
+    let own = std::fs::File::open(root).map_err(|error| unusable(root, &error))?;
+    own.try_lock().map_err(occupied)?;
+    let mut locks = vec![own];
+    // A folder that may not be read cannot be anybody's workspace who could read it; it has no lock to take.
+    for above in root.ancestors().skip(1).filter_map(|above| std::fs::File::open(above).ok()) {
+        above.try_lock_shared().map_err(occupied)?;
+        locks.push(above);
+    }
+    Ok(locks)
 }
 
 /// Whether a folder was made.

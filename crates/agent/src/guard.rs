@@ -2,76 +2,78 @@
 //!
 //! Protection by name must see every name, also in folders that ignore rules hide and in `.git` itself; and a command
 //! must not be able to make a guarded name where there was none (a `.git`, a `.cargo/config.toml`), since programs
-//! outside of the sandbox would act on it. So all names are listed before the first command and after each; what is
-//! new is removed. A folder whose `ctime` is what it was has the names that it had, and is not listed again.
+//! outside of the sandbox would act on it. So all names are listed before each command and after it; what is new is
+//! removed. A folder whose `ctime` is what it was has the names that it had, and is not listed again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
 
 use provost_core::act::Touch;
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Policy};
+use provost_evidence::git::is_git_folder_name;
+use provost_tools::workspace::Workspace;
+use rustix::fs::{Dir, FileType, OFlags, fstat};
+use rustix::io::Errno;
 
-/// Deepest folder that is looked into. No build makes one; a command that does gains nothing by it, since what it
-/// made is removed as a whole.
+use crate::removal::{self, open_up};
+
+/// Deepest folder that is looked into, and longest path. No build makes one; a command that does gains nothing by it,
+/// since what it made is removed as a whole.
 const DEEPEST: usize = 64;
+const LONGEST: usize = 3000;
 
 /// Names that programs look for below a folder of that name. A link of this name stands for the folder.
-const BELOW: [&str; 4] = ["config", "config.toml", "hooks", "any"];
+const BELOW: [&str; 6] = ["config", "config.toml", "hooks", "settings.json", "tasks.json", "any"];
+
+/// What makes a folder a repository without a work tree, which git takes for one wherever it stands.
+const BARE: [&[u8]; 3] = [b"HEAD", b"objects", b"refs"];
 
 /// The guarded names of a workspace.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Guarded {
-    /// Where policy denies writing, or asks about it by a rule.
+    /// Where policy denies writing, or asks about it by a rule; and what git would take for its own folder.
     pub(crate) protected: BTreeSet<RelPath>,
     /// Where policy denies reading.
     pub(crate) hidden: BTreeSet<RelPath>,
-    /// Folders too deep to look into.
+    /// Folders too deep, or of too long a path, to look into.
     pub(crate) too_deep: BTreeSet<RelPath>,
 }
 
 /// A folder as it was last listed.
 #[derive(Debug)]
 struct Listed {
-    ctime: (i64, i64),
+    stamp: (u64, i64, u64),
     found: Guarded,
-    below: Vec<PathBuf>,
+    below: Vec<RelPath>,
 }
 
 /// Finds guarded names, and remembers folders that have not changed.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
-    folders: BTreeMap<PathBuf, Listed>,
+    folders: BTreeMap<RelPath, Listed>,
 }
 
 impl Guard {
-    /// All guarded names beneath `root`.
-    pub(crate) fn scan(&mut self, root: &Path, policy: &Policy) -> io::Result<Guarded> {
+    /// All guarded names of the workspace.
+    pub(crate) fn scan(&mut self, workspace: &Workspace, policy: &Policy) -> io::Result<Guarded> {
         let mut all = Guarded::default();
         let mut seen = BTreeMap::new();
-        let mut open = vec![(PathBuf::new(), 0_usize)];
+        let mut open = vec![(RelPath::root(), 0_usize)];
         while let Some((folder, depth)) = open.pop() {
-            let listed = match self.list(root, &folder, policy) {
-                Ok(listed) => listed,
-                // Gone since, or made into something else.
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-                {
-                    continue;
-                }
-                Err(error) => return Err(error),
+            let Some(listed) = self.list(workspace, &folder, policy)? else {
+                continue;
             };
             all.protected.extend(listed.found.protected.iter().cloned());
             all.hidden.extend(listed.found.hidden.iter().cloned());
-            if depth < DEEPEST {
-                open.extend(listed.below.iter().map(|below| (below.clone(), depth + 1)));
-            } else if !listed.below.is_empty() {
-                all.too_deep.insert(name(&folder)?);
+            for below in &listed.below {
+                if depth < DEEPEST && below.to_bytes().len() < LONGEST {
+                    open.push((below.clone(), depth + 1));
+                } else {
+                    all.too_deep.insert(below.clone());
+                }
             }
             seen.insert(folder, listed);
         }
@@ -79,76 +81,96 @@ impl Guard {
         Ok(all)
     }
 
-    fn list(&mut self, root: &Path, folder: &Path, policy: &Policy) -> io::Result<Listed> {
-        let absolute = root.join(folder);
-        let meta = fs::symlink_metadata(&absolute)?;
-        let ctime = (meta.ctime(), meta.ctime_nsec());
-        if let Some(listed) = self.folders.remove(folder)
-            && listed.ctime == ctime
+    /// Lists a folder; `None` where it is gone since, or something else by now.
+    fn list(&mut self, workspace: &Workspace, path: &RelPath, policy: &Policy) -> io::Result<Option<Listed>> {
+        let Some(folder) = open(workspace, path)? else { return Ok(None) };
+        let stat = fstat(&folder)?;
+        let stamp = (stat.st_ino, stat.st_ctime, stat.st_ctime_nsec);
+        if let Some(listed) = self.folders.remove(path)
+            && listed.stamp == stamp
         {
-            return Ok(listed);
+            return Ok(Some(listed));
         }
-        let mut found = Guarded::default();
-        let mut below = Vec::new();
-        for entry in open_folder(&absolute, &meta)? {
+        let mut listed = Listed { stamp, found: Guarded::default(), below: Vec::new() };
+        let mut bare = 0;
+        for entry in Dir::read_from(&folder)? {
             let entry = entry?;
-            let path = folder.join(entry.file_name());
-            let name = name(&path)?;
-            let kind = entry.file_type()?;
-            let denies = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;
-            let guards = |path: &RelPath| policy.guards_writing(path);
-            let by_link = || {
-                kind.is_symlink()
-                    && BELOW.iter().any(|below| name.join(below.as_bytes()).is_ok_and(|path| guards(&path)))
-            };
-            let is_hidden = denies(Touch::Read { path: name.clone() });
-            let is_protected = guards(&name) || by_link();
-            if kind.is_dir() && !is_hidden && !is_protected {
-                below.push(path);
+            let raw = entry.file_name().to_bytes();
+            if raw == b"." || raw == b".." {
+                continue;
             }
-            if is_hidden {
-                found.hidden.insert(name.clone());
-            }
-            if is_protected {
-                found.protected.insert(name);
-            }
+            bare += usize::from(BARE.contains(&raw));
+            let kind = kind_of(&folder, &entry)?;
+            judge(path.join(raw).map_err(io::Error::other)?, raw, kind, policy, &mut listed);
         }
-        Ok(Listed { ctime, found, below })
+        if bare == BARE.len() && !path.is_root() {
+            listed.found.protected.insert(path.clone());
+        }
+        Ok(Some(listed))
     }
 }
 
-/// Lists a folder; one that its owner closed to reading is opened first, for nothing may hide there.
-fn open_folder(path: &Path, meta: &fs::Metadata) -> io::Result<fs::ReadDir> {
-    match fs::read_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let mode = meta.permissions().mode() | 0o700;
-            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-            fs::read_dir(path)
-        }
-        other => other,
-    }
-}
-
-/// Removes a name and all beneath it, opening folders that were closed against that. Links are not followed.
-pub(crate) fn remove(root: &Path, path: &RelPath) -> io::Result<()> {
-    let absolute = root.join(path.to_os());
-    if let Some(parent) = absolute.parent().filter(|parent| *parent != root) {
-        let meta = fs::symlink_metadata(parent)?;
-        let _ = fs::set_permissions(parent, fs::Permissions::from_mode(meta.permissions().mode() | 0o700));
-    }
-    let removed = match fs::symlink_metadata(&absolute) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(&absolute),
-        Ok(_) => fs::remove_file(&absolute),
-        Err(error) => Err(error),
+/// What the policy has to say of one name.
+fn judge(name: RelPath, raw: &[u8], kind: FileType, policy: &Policy, listed: &mut Listed) {
+    let denies = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;
+    let guards = |path: &RelPath| policy.guards_writing(path);
+    let by_link = || {
+        kind == FileType::Symlink
+            && BELOW.iter().any(|below| name.join(below.as_bytes()).is_ok_and(|path| guards(&path)))
     };
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+    // A name that some file system takes for `.git` cannot be part of any patch.
+    let alias = raw != b".git" && is_git_folder_name(raw);
+    let is_hidden = denies(Touch::Read { path: name.clone() });
+    let is_protected = alias || guards(&name) || by_link();
+    if kind == FileType::Directory && !is_hidden && !is_protected {
+        listed.below.push(name.clone());
+    }
+    if is_hidden {
+        listed.found.hidden.insert(name.clone());
+    }
+    if is_protected {
+        listed.found.protected.insert(name);
     }
 }
 
-fn name(path: &Path) -> io::Result<RelPath> {
-    let raw = path.as_os_str().as_bytes();
-    let raw = if raw.is_empty() { b"." } else { raw };
-    RelPath::from_bytes(raw).map_err(io::Error::other)
+fn kind_of(folder: &OwnedFd, entry: &rustix::fs::DirEntry) -> io::Result<FileType> {
+    if entry.file_type() != FileType::Unknown {
+        return Ok(entry.file_type());
+    }
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    match rustix::fs::statat(folder, entry.file_name(), flags) {
+        Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode)),
+        Err(Errno::NOENT) => Ok(FileType::Unknown),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Opens a folder without following a link; one that its owner closed is opened up first, for nothing may hide there.
+fn open(workspace: &Workspace, path: &RelPath) -> io::Result<Option<OwnedFd>> {
+    let gone = |errno: Errno| matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
+    match workspace.open_folder(path, OFlags::RDONLY) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(Errno::ACCESS) => {
+            let closed = match workspace.open_folder(path, OFlags::PATH) {
+                Err(errno) if gone(errno) => return Ok(None),
+                other => other?,
+            };
+            open_up(closed.as_fd())?;
+            Ok(Some(workspace.open_folder(path, OFlags::RDONLY)?))
+        }
+        Err(errno) if gone(errno) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Removes a name and all beneath it. Links are not followed, on the way or at its end.
+pub(crate) fn remove(workspace: &Workspace, path: &RelPath) -> io::Result<()> {
+    let whole = path.to_bytes();
+    let (parent, name) = match whole.iter().rposition(|byte| *byte == b'/') {
+        Some(cut) => (RelPath::from_bytes(&whole[..cut]).map_err(io::Error::other)?, &whole[cut + 1..]),
+        None => (RelPath::root(), whole.as_slice()),
+    };
+    let Some(parent) = open(workspace, &parent)? else { return Ok(()) };
+    let root = workspace.open_folder(&RelPath::root(), OFlags::RDONLY)?;
+    removal::remove(parent.as_fd(), name, root.as_fd())
 }

@@ -7,15 +7,18 @@ use std::path::{Path, PathBuf};
 use provost_sandbox::{toolchain_env, toolchain_reads};
 use provost_tools::command::{HostEnvironment, environment};
 
-/// Folders outside of the workspace that commands may read, so that the host's toolchains work. None holds credentials.
-pub fn toolchain_folders(host: &HostEnvironment) -> Vec<PathBuf> {
-    let mut folders = toolchain_reads(OsStr::new(&host.path), host.home.as_deref().map(Path::new));
+/// Folders outside of `workspace` that commands may read, so that the host's toolchains work. None holds credentials, and
+/// none lies in the workspace or holds it: what an agent may write is no part of the host.
+pub fn toolchain_folders(host: &HostEnvironment, workspace: &Path) -> Vec<PathBuf> {
+    let path = outside_of(workspace, &host.path);
+    let mut folders = toolchain_reads(OsStr::new(&path), host.home.as_deref().map(Path::new));
     if let Some(cargo) = &host.cargo_home {
         // Not the folder itself: it also holds the registry's token.
         let parts = ["bin", "registry", "git", "config.toml", "env"];
         folders.extend(parts.map(|part| Path::new(cargo).join(part)));
     }
     folders.extend(host.rustup_home.as_deref().map(PathBuf::from));
+    folders.retain(|folder| is_apart(folder, workspace));
     folders
 }
 
@@ -29,4 +32,17 @@ pub fn command_environment(host: &HostEnvironment) -> BTreeMap<String, String> {
     roots.remove("CARGO_HOME");
     roots.remove("RUSTUP_HOME");
     environment(host, &roots)
+}
+
+/// A `PATH` without entries that are relative or lie in the workspace, links resolved: what the agent writes there is no
+/// program of the host's, and must not stand for one that a rule allows by name.
+pub(crate) fn outside_of(workspace: &Path, path: &str) -> String {
+    let outside = |entry: &&str| Path::new(entry).is_absolute() && is_apart(Path::new(entry), workspace);
+    path.split(':').filter(outside).collect::<Vec<_>>().join(":")
+}
+
+/// Whether a path neither lies in the workspace nor holds it, by its name and by what it leads to.
+fn is_apart(path: &Path, workspace: &Path) -> bool {
+    let apart = |path: &Path| !path.starts_with(workspace) && !workspace.starts_with(path);
+    apart(path) && path.canonicalize().is_ok_and(|real| apart(&real))
 }

@@ -7,7 +7,7 @@ use provost_evidence::git::{GitError, Repository};
 use provost_tools::workspace::OuterRules;
 
 /// Bytes of a rule file that are read.
-const LIMIT: u64 = 1024 * 1024;
+const LIMIT: u64 = 64 * 1024;
 
 /// The rules of the folders above `workspace` in its repository, nearest first, of the repository itself, and of the
 /// person whose home is `home`. Nothing that an agent may write is among them.

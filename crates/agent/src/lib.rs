@@ -20,6 +20,7 @@ mod lease;
 mod observe;
 mod prompt;
 mod recorder;
+mod removal;
 mod runtime;
 
 pub use driver::Ending;

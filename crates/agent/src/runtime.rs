@@ -27,7 +27,7 @@ use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
-use crate::host::command_environment;
+use crate::host::{command_environment, outside_of};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::observe::{Always, Approver, Observer, Unobserved};
@@ -230,6 +230,10 @@ impl Runtime {
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         files.restore(&created, &recorder).await?;
+        if recorder.state().open_acts().values().all(|act| act.started.is_none()) {
+            // No command was under way: what is there now is a person's.
+            files.know_again();
+        }
         let sandbox = self.contain(&created.policy, &mut files)?;
         let system = String::from_utf8_lossy(&recorder.bytes(&created.system).await?).into_owned();
         let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
@@ -280,7 +284,11 @@ impl Runtime {
     }
 
     fn environment(&self, files: &Files) -> BTreeMap<String, String> {
-        outside_of(files.root(), command_environment(&self.host))
+        let mut environment = command_environment(&self.host);
+        if let Some(path) = environment.get_mut("PATH") {
+            *path = outside_of(files.root(), path);
+        }
+        environment
     }
 
     async fn acquire(&self, run: &RunId) -> Result<Held, RunError> {
@@ -299,7 +307,7 @@ impl Runtime {
         result
     }
 
-    fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
+    pub(crate) fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
         let profile = files.profile(policy, &self.host)?;
         let sandbox = self.sandbox(policy, profile.clone())?;
         if sandbox.receipt().rung == Rung::R2 && files.make_build_folder(&profile)? == Made::Now {
@@ -332,16 +340,6 @@ fn attach(recorder: &mut Recorder, sandbox: &dyn Contained) -> Result<(), RunErr
 /// A number from 0 to 1 that spreads retries. Randomness that decides nothing.
 pub(crate) fn jitter() -> f64 {
     random::<4>().map_or(0.5, |bytes| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
-}
-
-/// The environment without `PATH` entries inside the workspace: what the agent writes there is no program of the host's,
-/// and must not stand for one that a rule allows by name.
-fn outside_of(root: &Path, mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
-    if let Some(path) = environment.get_mut("PATH") {
-        let inside = |entry: &&str| Path::new(*entry).starts_with(root);
-        *path = path.split(':').filter(|entry| !inside(entry)).collect::<Vec<_>>().join(":");
-    }
-    environment
 }
 
 fn random<const N: usize>() -> Result<[u8; N], RunError> {

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use provost_core::containment::Rung;
 use serde::{Deserialize, Serialize};
 
 /// Whether commands may change the workspace.
@@ -49,9 +48,6 @@ impl Default for Limits {
 pub struct Profile {
     /// The folder that commands work in; seen at the same absolute path.
     pub workspace: PathBuf,
-    /// A folder that commands see in the workspace's place, such as a checkout that is thrown away afterwards. Only R3
-    /// can do that; at a weaker rung, make that folder the workspace.
-    pub source: Option<PathBuf>,
     /// Whether they may change it.
     pub workspace_access: WorkspaceAccess,
     /// Paths inside the workspace that can be neither changed nor moved. Absent ones are skipped.
@@ -95,14 +91,6 @@ pub enum ProfileError {
     /// A protected or hidden path lies outside of the workspace, or is the workspace.
     #[error("`{}` is not inside the workspace", .0.display())]
     Outside(PathBuf),
-    /// A folder was to be shown in the workspace's place, and the rung has no view of its own.
-    #[error("{rung} cannot show `{}` in the workspace's place", source_folder.display())]
-    Source {
-        /// The rung.
-        rung: Rung,
-        /// The folder.
-        source_folder: PathBuf,
-    },
 }
 
 /// Folders that programs need to run at all.
@@ -142,7 +130,6 @@ impl Profile {
         let path = path.as_ref();
         let profile = Self {
             workspace: canonical(path)?,
-            source: None,
             workspace_access: WorkspaceAccess::Writable,
             protected: Vec::new(),
             hidden: Vec::new(),
@@ -165,10 +152,7 @@ impl Profile {
             return Err(ProfileError::TooWide(workspace));
         }
         let all = self.protected.iter().chain(&self.hidden).chain(&self.readable).chain(&self.writable);
-        if let Some(source) = &self.source {
-            canonical(source)?;
-        }
-        if let Some(path) = all.chain(&self.source).find(|path| !path.is_absolute()) {
+        if let Some(path) = all.into_iter().find(|path| !path.is_absolute()) {
             return Err(ProfileError::Relative(path.clone()));
         }
         for path in self.protected.iter().chain(&self.hidden) {

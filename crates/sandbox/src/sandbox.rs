@@ -101,9 +101,6 @@ impl Sandbox {
                 missing: probe.missing(asked),
             });
         }
-        if let Some(source) = profile.source.as_ref().filter(|_| rung < Rung::R3) {
-            return Err(ProfileError::Source { rung, source_folder: source.clone() }.into());
-        }
         let workspace = profile.workspace.canonicalize()?;
         let mut receipt = probe.receipt(rung);
         if profile.protected.is_empty() {
@@ -122,8 +119,7 @@ impl Sandbox {
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = SYSTEM.iter().map(PathBuf::from);
-        let declared = profile.readable.iter().chain(&profile.writable).chain(&profile.source).cloned();
-        let seen = declared.chain(system).chain([workspace]);
+        let seen = profile.readable.iter().chain(&profile.writable).cloned().chain(system).chain([workspace]);
         let seen = seen.filter_map(|path| real(&path)).collect();
         Ok(Self { rung, receipt, plan: memory(&plan)?, seen, profile })
     }

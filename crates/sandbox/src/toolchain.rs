@@ -149,8 +149,8 @@ fn in_system(path: &Path) -> bool {
     SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
-/// Install roots that links in `folder` lead to, such as `~/.pyenv/versions/3.12.1` for a virtual environment's
-/// `python`.
+/// What links in `folder` lead to: the install root of a toolchain, such as `~/.pyenv/versions/3.12.1` for a virtual
+/// environment's `python`, or else the one file. A link into somebody's project shows no more than what it names.
 fn linked_roots(folder: &Path) -> BTreeSet<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return BTreeSet::new() };
     entries
@@ -158,12 +158,16 @@ fn linked_roots(folder: &Path) -> BTreeSet<PathBuf> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
         .filter_map(|entry| entry.path().canonicalize().ok())
         .filter(|target| !target.starts_with(folder))
-        .filter_map(|target| {
-            let parent = target.parent()?;
-            let is_bin = parent.file_name().is_some_and(|name| name == "bin");
-            // `~/.local/bin` and `/bin` have a parent that is no install root.
-            let root = parent.parent().filter(|root| is_bin && root.components().count() > 4);
-            Some(root.unwrap_or(parent).to_owned())
-        })
+        .map(|target| install_root(&target).unwrap_or(target))
         .collect()
+}
+
+/// The root of the installation that has this program in its `bin`: it has a `lib` beside that.
+fn install_root(program: &Path) -> Option<PathBuf> {
+    let bin = program.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "bin"))?;
+    let root = bin.parent().filter(|root| root.components().count() > 3)?;
+    let installed = ["lib", "lib64", "libexec"].iter().any(|name| root.join(name).is_dir());
+    let project =
+        [".git", "Cargo.toml", "package.json", "pyproject.toml"].iter().any(|name| root.join(name).exists());
+    (installed && !project).then(|| root.to_owned())
 }

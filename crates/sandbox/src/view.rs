@@ -32,8 +32,8 @@ pub(crate) struct View {
 pub(crate) enum ViewStep {
     /// A symbolic link that the host has too.
     Link { path: Bytes, target: Bytes },
-    /// A file or folder of the host, at its own path; where `source` is given, that one instead of it.
-    Bind { path: Bytes, source: Option<Bytes>, writable: bool, required: bool },
+    /// A file or folder of the host, at its own path.
+    Bind { path: Bytes, writable: bool, required: bool },
     /// The private `/tmp`.
     Tmp,
 }
@@ -68,12 +68,8 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     ask(&profile.workspace, Access::Workspace, &mut links);
     ask(workspace, Access::Workspace, &mut links);
 
-    // What lies in something that is shown already, with the same or more access, needs no mount of its own; unless
-    // something else is shown there.
+    // What lies in something that is shown already, with the same or more access, needs no mount of its own.
     let needed = binds.iter().filter(|(path, access)| {
-        if profile.source.is_some() && path.starts_with(workspace) {
-            return true;
-        }
         let nearest = path.ancestors().skip(1).find_map(|above| binds.get(above));
         nearest.is_none_or(|above| above < access)
     });
@@ -85,8 +81,7 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
                 Access::Workspace => profile.workspace_access == WorkspaceAccess::Writable,
             };
             let required = *access == Access::Workspace;
-            let source = profile.source.as_deref().filter(|_| required).map(Bytes::from);
-            (depth(path), ViewStep::Bind { path: path.as_path().into(), source, writable, required })
+            (depth(path), ViewStep::Bind { path: path.as_path().into(), writable, required })
         })
         .collect();
     steps.push((1, ViewStep::Tmp));

@@ -15,7 +15,7 @@ use provost_tools::command::{self, Output};
 
 use super::ActResult;
 use crate::checkout::{NoCheckout, Place};
-use crate::driver::Driver;
+use crate::driver::{Driver, make_private};
 use crate::error::RunError;
 use crate::files::Undone;
 
@@ -28,6 +28,12 @@ impl Driver<'_> {
     /// Runs a command in the workspace and records what it did.
     pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
         self.note_drift()?;
+        let policy = self.recorder.state().created().map(|created| created.policy.clone());
+        if let Some(policy) = policy
+            && self.files.names_changed(&policy)?
+        {
+            self.sandbox = self.runtime.contain(&policy, &mut self.files)?;
+        }
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         self.run_command_in(place, act, request).await
     }
@@ -63,7 +69,7 @@ impl Driver<'_> {
             // Left by a driver that died before the intent was durable: nothing ran.
             fs::remove_dir_all(&dir).map_err(spool)?;
         }
-        fs::create_dir_all(&dir).map_err(spool)?;
+        make_private(&dir).map_err(spool)?;
         let left = self.time_left();
         let limit = left.map_or(request.limit, |left| request.limit.min(left));
         let intent = Intent::Command {

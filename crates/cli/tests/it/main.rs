@@ -13,6 +13,7 @@ mod crash;
 mod demo;
 mod durable;
 mod evidence;
+mod hostile;
 mod ignores;
 mod kill;
 mod leak;

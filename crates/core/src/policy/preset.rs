@@ -54,6 +54,7 @@ impl FromStr for Preset {
 const CONTROL_FILES: &[&str] = &[
     "**/.git",
     "**/.git/**",
+    "**/.gitattributes",
     "**/.gitmodules",
     "**/.envrc",
     "**/.husky/**",

@@ -1,6 +1,6 @@
 //! Running git: fixed environment and configuration, drained pipes, bounded time.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -38,6 +38,24 @@ const ENVIRONMENT: [(&str, &str); 11] = [
     ("GIT_PROTOCOL_FROM_USER", "0"),
 ];
 
+/// The folders of `PATH` in which a program can be trusted: absolute ones outside of the folder and the repository that
+/// are worked on, links resolved. What an agent can write is no program of ours.
+fn trusted_path(folder: &Path, root: Option<&Path>) -> OsString {
+    let worked_on: Vec<PathBuf> =
+        [Some(folder), root].into_iter().flatten().filter_map(|path| path.canonicalize().ok()).collect();
+    let outside = |entry: &PathBuf| {
+        entry.is_absolute()
+            && entry
+                .join("git")
+                .canonicalize()
+                .or_else(|_| entry.canonicalize())
+                .is_ok_and(|real| !worked_on.iter().any(|folder| real.starts_with(folder)))
+            && entry.canonicalize().is_ok_and(|real| !worked_on.iter().any(|folder| real.starts_with(folder)))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths(std::env::split_paths(&path).filter(outside)).unwrap_or_default()
+}
+
 /// How git is called.
 #[derive(Debug, Clone)]
 pub(super) struct Git {
@@ -68,11 +86,11 @@ impl Git {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new("git");
-        command.env_clear().current_dir(&self.folder);
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
-        }
+        let path = trusted_path(&self.folder, self.at.as_ref().map(|(_, root)| root.as_path()));
+        let program = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|git| git.is_file());
+        // Without one, an absolute path that is not there: never whatever else goes by that name.
+        let mut command = Command::new(program.unwrap_or_else(|| PathBuf::from("/usr/bin/git")));
+        command.env_clear().current_dir(&self.folder).env("PATH", path);
         command.envs(ENVIRONMENT).args(["--no-pager", "--literal-pathspecs"]);
         if let Some(home) = &self.home {
             command.env_remove("GIT_CONFIG_GLOBAL").env("HOME", home);

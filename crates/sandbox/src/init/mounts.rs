@@ -48,8 +48,8 @@ pub(super) fn build(view: &View, is_root: bool) -> Result<Vec<String>, Failure> 
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("mount-private")?;
     let mut copies = Vec::new();
     for step in &view.steps {
-        if let ViewStep::Bind { path, source, writable, required } = step {
-            match copy(source.as_ref().unwrap_or(path).path(), *writable) {
+        if let ViewStep::Bind { path, writable, required } = step {
+            match copy(path.path(), *writable) {
                 Ok((tree, is_dir)) => copies.push(Copy { path: path.path(), tree, is_dir }),
                 Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) if !required => {}
                 Err(errno) => return Err(errno).at("mount", path.path()),

@@ -72,14 +72,29 @@ fn no_credential_is_a_toolchain() {
         ".local/bin",
         ".config/tool/bin",
         ".local/share/tool/v1/bin",
+        ".local/share/tool/v1/lib",
+        "project/bin",
+        "project/lib",
     ] {
         std::fs::create_dir_all(home.join(folder)).unwrap();
     }
-    for file in [".cargo/credentials.toml", ".netrc", ".npmrc", ".local/share/tool/v1/bin/tool"] {
+    for file in [
+        ".cargo/credentials.toml",
+        ".netrc",
+        ".npmrc",
+        ".local/share/tool/v1/bin/tool",
+        "project/Cargo.toml",
+        "project/bin/mine",
+        "loose.py",
+    ] {
         std::fs::write(home.join(file), "x").unwrap();
     }
-    std::os::unix::fs::symlink(home.join(".local/share/tool/v1/bin/tool"), home.join(".local/bin/tool"))
-        .unwrap();
+    // An installation is shown whole; of somebody's project only what a link names.
+    for (target, link) in
+        [(".local/share/tool/v1/bin/tool", "tool"), ("project/bin/mine", "mine"), ("loose.py", "loose")]
+    {
+        std::os::unix::fs::symlink(home.join(target), home.join(".local/bin").join(link)).unwrap();
+    }
     let path = std::env::join_paths(
         [".cargo/bin", ".local/bin", ".config/tool/bin", ".ssh", ""]
             .map(|folder| home.join(folder))
@@ -88,9 +103,17 @@ fn no_credential_is_a_toolchain() {
     )
     .unwrap();
     let found = toolchain_reads(&path, Some(&home));
-    let expected: Vec<_> = [".cargo/bin", ".cargo/registry", ".local/bin", ".local/share/tool/v1", ".rustup"]
-        .map(|path| home.join(path))
-        .to_vec();
+    let expected: Vec<_> = [
+        ".cargo/bin",
+        ".cargo/registry",
+        ".local/bin",
+        ".local/share/tool/v1",
+        ".rustup",
+        "loose.py",
+        "project/bin/mine",
+    ]
+    .map(|path| home.join(path))
+    .to_vec();
     assert_eq!(found, expected);
 }
 

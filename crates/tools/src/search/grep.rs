@@ -31,7 +31,10 @@ const MOST_CONTEXT: u64 = 20;
 /// Bytes of one line that are shown.
 const LINE: usize = 400;
 /// Bytes held for one line while searching; a file with a longer line is passed over, and named.
-const HEAP: usize = 16 * 1024 * 1024;
+const HEAP: usize = 1024 * 1024;
+
+/// Bytes that a compiled pattern may take. One that needs more takes its time on every line, too.
+const COMPILED: usize = 1024 * 1024;
 
 /// `grep`.
 pub struct Grep {
@@ -125,6 +128,8 @@ impl Query {
             .multi_line(true)
             .crlf(true)
             .line_terminator(Some(b'\n'))
+            .size_limit(COMPILED)
+            .dfa_size_limit(COMPILED)
             .build(pattern)
             .map_err(|error| {
                 BadCall::value(

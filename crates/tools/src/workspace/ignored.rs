@@ -11,8 +11,8 @@ use provost_core::path::RelPath;
 
 use super::{Kind, Located, Workspace};
 
-/// Bytes of a `.gitignore` that are read. No real one is near it; a larger one is somebody's attack on memory.
-const LIMIT: u64 = 1024 * 1024;
+/// Bytes of a `.gitignore` that are read. No real one is near it; a larger one is somebody's attack on memory and time.
+const LIMIT: u64 = 64 * 1024;
 
 /// The rules of one folder, `depth` bytes of path being the folder's own.
 struct Level {

@@ -152,7 +152,8 @@ impl Workspace {
     pub fn version(&self, real: &RelPath, limit: u64) -> Result<Option<FileVersion>, FileError> {
         let stat = match self.stat_real(real) {
             Ok(stat) => stat,
-            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            // A link on the way is no folder: what was beneath the folder is gone.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
             Err(errno) => return Err(FileError::io(real, errno)),
         };
         match Kind::of(&stat) {

@@ -58,6 +58,11 @@ impl Workspace {
     }
 
     /// Opens a path on which no link may be.
+    /// Opens the folder at a real path; `flags` say what for. Nothing on the way to it may be a link.
+    pub fn open_folder(&self, real: &RelPath, flags: OFlags) -> Result<std::os::fd::OwnedFd, Errno> {
+        self.open_real(real, flags | OFlags::DIRECTORY)
+    }
+
     pub(crate) fn open_real(&self, real: &RelPath, flags: OFlags) -> Result<std::os::fd::OwnedFd, Errno> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
         let name = real.to_os();

@@ -155,7 +155,8 @@ impl Manifest {
         self.records.get(&path.to_bytes()).map(|record| &record.entry)
     }
 
-    /// Files and folders that the last look could not open for want of permission. What is in them is not known to be
+    /// Files and folders that the last look could not open for want of permission, or did not read because there was too
+    /// much. What is in them is not known to be
     /// unchanged, and files that are new in them are not known at all.
     pub fn unreadable(&self) -> impl ExactSizeIterator<Item = &RelPath> {
         self.unreadable.iter()
@@ -237,12 +238,16 @@ struct Pass {
     number: u64,
     cap: u64,
     begun_ns: i128,
+    /// Bytes of large files that may still be hashed.
+    left: std::cell::Cell<u64>,
 }
 
 impl Pass {
     fn begin(number: u64, cap: u64) -> Self {
+        // The first look is at what a person has there.
+        let left = if number == 1 { u64::MAX } else { HASHED_AT_ONCE };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { number, cap, begun_ns: now.as_nanos() as i128 }
+        Self { number, cap, begun_ns: now.as_nanos() as i128, left: left.into() }
     }
 
     /// What may not be read is passed over, and stays as it was last known: it is in the list of what was not read.
@@ -252,7 +257,9 @@ impl Pass {
         records: &mut BTreeMap<Vec<u8>, Record>,
     ) -> Result<RelPath, FileError> {
         match error {
-            FileError::Io { path, source } if source.kind() == io::ErrorKind::PermissionDenied => {
+            FileError::Io { path, source }
+                if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::FileTooLarge) =>
+            {
                 if let Some(record) = records.get_mut(&path.to_bytes()) {
                     record.met = self.number;
                     record.settled = false;
@@ -347,7 +354,14 @@ impl Pass {
             bytes.truncate(self.cap as usize);
             (BlobOid::of(&bytes), bytes.len() as u64, Content::Bytes(bytes))
         } else {
-            let oid = if expected <= HASHED { stream(&mut file, expected)? } else { unhashed(expected) };
+            let oid = if expected > HASHED {
+                unhashed(expected)
+            } else if let Some(left) = self.left.get().checked_sub(expected) {
+                self.left.set(left);
+                stream(&mut file, expected)?
+            } else {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            };
             (oid, expected, Content::NotKept)
         };
         let after = rustix::fs::fstat(&file)?;
@@ -374,6 +388,10 @@ struct ReadFile {
 
 /// Largest file that is hashed, in bytes: a sparse one of terabytes costs a command nothing to make.
 const HASHED: u64 = 1 << 30;
+
+/// Bytes of large files that one look at the workspace hashes, after the first. What is beyond is not read, and listed
+/// with what may not be read: a command that makes a hundred sparse files costs no more than one that makes a few.
+const HASHED_AT_ONCE: u64 = 512 << 20;
 
 /// The name given to a file that is too large to hash. No content has it, so a tree that holds one is never another's.
 fn unhashed(size: u64) -> BlobOid {

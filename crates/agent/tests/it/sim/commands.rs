@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::future::ready;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use provost_agent::{Contained, Executor};
@@ -93,7 +93,7 @@ impl Contained for Ready {
             assert!(started && !over, "act {act} runs, and the journal does not say that it may");
         });
         self.world.pass("before a command");
-        let base: PathBuf = self.profile.source.clone().unwrap_or_else(|| self.profile.workspace.clone());
+        let base = self.profile.workspace.clone();
         self.world.with(|state| {
             state.left.insert(act, Left::Nothing);
             state.ran.push(Ran { act, line: line.clone() });

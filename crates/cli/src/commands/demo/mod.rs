@@ -311,7 +311,7 @@ struct Tests {
 fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<Tests, Failure> {
     let host = host(world);
     let mut profile = Profile::for_workspace(dir).map_err(Failure::internal)?;
-    profile.readable.extend(toolchain_folders(&host));
+    profile.readable.extend(toolchain_folders(&host, &profile.workspace));
     let rungs = RungChoice::Strongest { at_least: provost::core::containment::Rung::R0 };
     let sandbox = Sandbox::new(&Probe::run(), profile, rungs).map_err(Failure::internal)?;
     let record_dir = layout.at("store").join(format!("recipient-{name}"));
