@@ -92,6 +92,7 @@ pub(crate) fn store_exit_code(error: &StoreError) -> u8 {
         | StoreError::Ambiguous { .. }
         | StoreError::NotOurs { .. }
         | StoreError::TooNew { .. }
+        | StoreError::Unreadable { .. }
         | StoreError::Unsuitable { .. }
         | StoreError::ReadOnly { .. } => 2,
         _ => 70,

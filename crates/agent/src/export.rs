@@ -44,15 +44,9 @@ impl ExportError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) => crate::error::store_exit_code(error),
-            // The store holds what does not verify.
-            Self::Assemble(
-                AssembleError::Journal(_)
-                | AssembleError::Violation(_)
-                | AssembleError::NoContent { .. }
-                | AssembleError::WrongContent { .. },
-            )
-            | Self::Gone(_) => 8,
-            Self::Assemble(_) | Self::Bundle(_) => 2,
+            Self::Assemble(AssembleError::NotOver) | Self::Bundle(_) => 2,
+            // The store holds what does not verify, or not all that evidence needs.
+            Self::Assemble(_) | Self::Gone(_) => 8,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Show(Show),
     /// List the runs in the store.
     Runs(Runs),
+    /// Look after the store: what it takes up, and what may go. Nothing goes by itself.
+    Store(Store),
     /// Serve a script of decisions on the real wires of model vendors.
     #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
@@ -137,7 +139,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pub(crate) yes: bool,
     /// Most answers of the model.
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_steps: u32,
     /// Most tokens, input and output together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 50))]
@@ -228,7 +230,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) repo: PathBuf,
     /// The commit that the run must have begun with, by its full id.
-    #[arg(long, value_name = "SHA")]
+    #[arg(long, value_name = "SHA", value_parser = parse_commit)]
     pub(crate) commit: Option<String>,
     /// The folder of the commit that the run must have been given.
     #[arg(long, value_name = "PATH")]
@@ -236,6 +238,9 @@ pub(crate) struct Verify {
     /// Check without a repository: what depends on the commit is then not checked, and said so.
     #[arg(long, conflicts_with = "repo")]
     pub(crate) no_repo: bool,
+    /// Accept only a run whose verification gate passed on the tree that it ended with: exit code 8 for any other.
+    #[arg(long)]
+    pub(crate) require_gate: bool,
     /// One JSON object per claim on standard output.
     #[arg(long)]
     pub(crate) json: bool,
@@ -290,6 +295,56 @@ pub(crate) struct Runs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct Store {
+    #[command(subcommand)]
+    pub(crate) command: StoreCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Print what the store and each run in it take up.
+    Size {
+        #[command(flatten)]
+        store: StoreArg,
+        /// One JSON object per run on standard output, and one for the store.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a run, all of it.
+    Delete(OneRun),
+    /// Delete the runs that are over and whose newest event is older than a date.
+    Sweep {
+        /// The date: `2026-01-31` (its beginning, in UTC) or `2026-01-31T09:05:00+01:00`.
+        #[arg(long, value_name = "DATE", value_parser = crate::commands::parse_date)]
+        before: u64,
+        /// Say what would go, and delete nothing.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        store: StoreArg,
+    },
+    /// Drop a run's words: what was said, read and written. Its numbers and its chain of events stay.
+    Archive(OneRun),
+    /// Give free space back to the disk. Needs as much space again while it works.
+    Compact {
+        #[command(flatten)]
+        store: StoreArg,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct OneRun {
+    /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) run: String,
+    /// Also where the run is not over. It cannot be resumed afterwards.
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct Rehearse {
     /// The script (JSON).
     pub(crate) script: PathBuf,
@@ -315,7 +370,7 @@ pub(crate) enum PolicyCommand {
         policy: PolicyArgs,
         /// read, write, exec, net, call or spawn.
         access: String,
-        /// What is accessed: a path, a command's words, HOST:PORT, a name.
+        /// What is accessed: a path, a command's words, HOST:PORT, a name. Options of this command come before it.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         target: Vec<String>,
     },
@@ -326,6 +381,15 @@ pub(crate) struct Key {
     /// Print where the private key lies instead.
     #[arg(long)]
     pub(crate) path: bool,
+}
+
+/// A full object id: 40 hexadecimal digits, or 64 in a repository of the SHA-256 format.
+fn parse_commit(text: &str) -> Result<String, String> {
+    if matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err("expected a full commit id of 40 or 64 hexadecimal digits (`git rev-parse COMMIT` prints it)"
+        .to_owned())
 }
 
 /// Dollars as millionths.

@@ -1,6 +1,7 @@
 //! What went wrong, said for the person who reads it, with the exit code it ends in.
 
 use std::fmt::Display;
+use std::io::Write as _;
 
 use provost::agent::{ExportError, RunError};
 
@@ -33,14 +34,28 @@ impl Failure {
         self
     }
 
+    /// The same about work that is done: whatever failed since, the order was no wrong use.
+    pub(crate) fn of_work_done(mut self) -> Self {
+        if self.code == 2 {
+            self.code = 70;
+        }
+        self
+    }
+
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
     pub(crate) fn print(&self) {
-        eprintln!("error: {}", self.message);
+        // A terminal that is gone is no reason to panic.
+        let mut err = std::io::stderr().lock();
+        let _ = writeln!(err, "error: {}", self.message);
         if let Some(hint) = &self.hint {
-            eprintln!("hint: {hint}");
+            let _ = writeln!(err, "hint: {hint}");
         }
     }
 }

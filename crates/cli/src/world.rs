@@ -45,6 +45,12 @@ impl World {
         }
     }
 
+    /// The store that a command takes when none is given to it.
+    pub(crate) fn usual_store(&self) -> Option<PathBuf> {
+        let named = self.var("PROVOST_STORE").map(PathBuf::from);
+        self.store_path(named.as_deref()).ok()
+    }
+
     /// The runner's private key.
     pub(crate) fn key_path(&self) -> Result<PathBuf, Failure> {
         Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))
@@ -58,5 +64,13 @@ impl World {
     /// Whether a person can be asked.
     pub(crate) fn can_ask() -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Whether SIGHUP was ignored when this process was started, as `nohup` does (`proc_pid_status(5)`).
+    pub(crate) fn ignores_hangup() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        mask.is_some_and(|mask| mask & 1 == 1)
     }
 }

@@ -26,7 +26,8 @@ pub enum ExportError {
     NotOver,
     /// A changed file was too large for the journal to keep.
     #[error(
-        "`{path}` changed and was too large to be recorded (`limits.file_bytes`): a patch cannot be made without it"
+        "`{path}` changed and is larger than 8 MiB: files larger than that are named, not kept, and a patch cannot be \
+         made without their content"
     )]
     NotKept {
         /// The file.

@@ -89,6 +89,16 @@ pub enum StoreError {
         /// Newest format that this program knows.
         known: u32,
     },
+    /// An event is whole, and of a kind that this program does not know.
+    #[error("run `{run}` in the store `{path}` holds what this program cannot read ({detail}); use the newer Provost that wrote it", path = .path.display())]
+    Unreadable {
+        /// The store.
+        path: PathBuf,
+        /// The run.
+        run: RunId,
+        /// What cannot be read.
+        detail: String,
+    },
     /// The file is something else.
     #[error("`{path}` is not a Provost store ({detail}); it was left as it is: name another file", path = .path.display())]
     NotOurs {
@@ -146,6 +156,7 @@ impl StoreError {
             | Self::ReadOnly { path, .. }
             | Self::Corrupt { path, .. }
             | Self::TooNew { path, .. }
+            | Self::Unreadable { path, .. }
             | Self::NotOurs { path, .. }
             | Self::Unsuitable { path, .. }
             | Self::NoSuchRun { path, .. }

@@ -25,6 +25,17 @@ pub struct RunRow {
     pub last_seq: Option<u64>,
 }
 
+/// Whether a driver could still go on with a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It has no event: it was never started.
+    Empty,
+    /// It is not over.
+    Resumable,
+    /// It is over: nothing is left to do, and nothing will be added.
+    Over,
+}
+
 impl RunRow {
     /// A run without events.
     pub fn new(run: RunId, created_ms: u64) -> Self {
@@ -48,5 +59,57 @@ impl RunRow {
             }
             _ => {}
         }
+    }
+
+    /// Whether a driver could still go on with it. A word that this program does not know counts as resumable.
+    pub fn standing(&self) -> Standing {
+        match self.state.as_str() {
+            "new" if self.last_seq.is_none() => Standing::Empty,
+            "done" | "gate_failed" | "refused" | "budget_spent" | "stopped" => Standing::Over,
+            _ => Standing::Resumable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use provost_core::budget::Bound;
+    use provost_core::outcome::{Outcome, Pause, StopWhy};
+
+    use super::*;
+
+    #[test]
+    fn a_run_with_an_outcome_is_over_and_any_other_is_not() {
+        let row = |state: &str| RunRow {
+            state: state.to_owned(),
+            ..RunRow::new("run-a".parse().expect("run id"), 1)
+        };
+        let outcomes = [
+            Outcome::Done,
+            Outcome::GateFailed,
+            Outcome::Refused,
+            Outcome::BudgetSpent { bound: Bound::Steps },
+            Outcome::Stopped { why: StopWhy::Stalled },
+        ];
+        for outcome in outcomes {
+            // A new outcome does not compile here: add it to the list, and to `standing`.
+            match outcome {
+                Outcome::Done
+                | Outcome::GateFailed
+                | Outcome::Refused
+                | Outcome::BudgetSpent { .. }
+                | Outcome::Stopped { .. } => {}
+            }
+            assert_eq!(row(outcome.word()).standing(), Standing::Over);
+        }
+        for pause in [Pause::Approval, Pause::Indeterminate, Pause::Provider, Pause::Interrupted] {
+            assert_eq!(row(pause.word()).standing(), Standing::Resumable);
+        }
+        for word in ["created", "running", "a word of tomorrow"] {
+            assert_eq!(row(word).standing(), Standing::Resumable);
+        }
+        assert_eq!(row("new").standing(), Standing::Empty);
+        let begun = RunRow { last_seq: Some(0), ..row("new") };
+        assert_eq!(begun.standing(), Standing::Resumable, "it has an event");
     }
 }

@@ -102,10 +102,12 @@ pub trait Store: Send + Sync {
         blobs: Vec<Blob>,
     ) -> BoxFuture<'a, Result<Appended, StoreError>>;
 
-    /// The events from place `from_seq` on. Each is checked against its hash and its neighbour's.
+    /// The events from place `from_seq` on. Each is checked against its hash and its neighbour's, the last against the
+    /// head. Refused with [`StoreError::Unreadable`] where one is of a kind that this program does not know.
     fn events<'a>(&'a self, run: &'a RunId, from_seq: u64) -> BoxFuture<'a, Result<Vec<Event>, StoreError>>;
 
-    /// The stored canonical JSON of all events, byte for byte, one item an event, without line feeds.
+    /// The stored canonical JSON of all events, byte for byte, one item an event, without line feeds. Checked as
+    /// [`events`](Self::events) is, but of whatever kind.
     fn events_json<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Vec<u8>>, StoreError>>;
 
     /// The content named `digest`; `None` where the run has none or it was dropped.

@@ -1,33 +1,30 @@
 //! `provost log`, `provost show` and `provost runs`.
 
-use std::collections::HashMap;
-
-use provost::agent::{Ending, Words};
-use provost::core::digest::Digest;
+use provost::agent::Ending;
+use provost::core::act::show_argv;
+use provost::core::contract::Gate;
 use provost::core::event::{Body, Event};
 use provost::core::id::{ActId, RunId};
-use provost::core::state::RunState;
+use provost::core::state::{OpenAct, RunState};
 use provost::core::text::{Lines, visible};
 use provost::journal::Store;
 use serde_json::json;
 
+use super::held::{self, Held};
+use super::output::failed_gate;
 use super::setup::Place;
 use crate::args::{Log, Runs, Show};
 use crate::failure::Failure;
-use crate::render::{Console, JsonLines, cost, duration, ending_line, say, tokens};
+use crate::render::{
+    Changed, Console, JsonLines, cost, counted, duration, ending_line, say, standing, tokens, words,
+};
 use crate::world::World;
 
-/// Content looked up ahead, since looking it up waits.
-struct Held(HashMap<Digest, Vec<u8>>);
-
-impl Words for Held {
-    fn get(&self, digest: &Digest) -> Option<Vec<u8>> {
-        self.0.get(digest).cloned()
-    }
-}
+/// Characters of a goal in the list of runs.
+const GOAL: usize = 50;
 
 pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
-    let place = Place::open(world, args.store.store.as_deref())?;
+    let place = Place::existing(world, args.store.store.as_deref())?;
     let run = place.store.find(&args.run).await?;
     if args.json {
         for line in place.store.events_json(&run).await? {
@@ -45,8 +42,9 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
         console.show(event, &words);
     }
     let (_, _, state) = place.load(run.as_str()).await?;
+    console.open_acts(&state);
     if let Some(ending) = ending_of(&state) {
-        say!("{}", ending_line(run.as_str(), &ending, &state));
+        say!("{}", ending_line(&place.named(&run), &ending, &state));
     }
     Ok(0)
 }
@@ -67,16 +65,20 @@ async fn one_act(place: &Place, run: &RunId, events: &[Event], act: ActId) -> Re
         let content = match &event.body {
             Body::ActDecided(body) if body.act == act => {
                 say!("{} ({})", body.tool, visible(&body.decision.to_string(), Lines::Escape));
+                say!("what it was given:");
                 body.args
             }
-            Body::ActFinished(body) if body.act == act => body.result,
+            Body::ActFinished(body) if body.act == act => {
+                say!("what came back:");
+                body.result
+            }
             _ => continue,
         };
         found = true;
-        let words = place.store.blob(run, content).await?;
-        let words =
-            words.map_or("(dropped)".to_owned(), |bytes| String::from_utf8_lossy(&bytes).into_owned());
-        say!("{}", visible(&words, Lines::Keep));
+        let text = held::text(place, run, content).await?;
+        for line in words::behind("  ", text.as_deref().unwrap_or("(dropped)")) {
+            say!("{line}");
+        }
     }
     if found { Ok(0) } else { Err(Failure::usage(format!("the run has no act {act}"))) }
 }
@@ -92,20 +94,13 @@ async fn words_of(place: &Place, run: &RunId, event: &Event) -> Result<Held, Fai
         Body::Submitted(body) => Some(body.summary),
         _ => None,
     };
-    let mut held = HashMap::new();
-    if let Some(digest) = wanted
-        && let Some(bytes) = place.store.blob(run, digest).await?
-    {
-        held.insert(digest, bytes);
-    }
-    Ok(Held(held))
+    Held::of(place, run, wanted).await
 }
 
 pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
-    let place = Place::open(world, args.store.store.as_deref())?;
+    let place = Place::existing(world, args.store.store.as_deref())?;
     let (run, created, state) = place.load(&args.run).await?;
-    let goal = place.store.blob(&run, created.goal).await?;
-    let goal = goal.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let goal = held::text(&place, &run, created.goal).await?;
     let ending = ending_of(&state);
     let ledger = state.ledger();
     let counts = state.counts();
@@ -126,48 +121,92 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "open_acts": state.open_acts().keys().collect::<Vec<_>>(),
             "gate": state.last_gate(),
             "changes": state.net_changes().values().collect::<Vec<_>>(),
+            "verify": created.gate,
+            "policy": created.policy.layers.iter().map(|layer| &layer.name).collect::<Vec<_>>(),
+            "budget": created.budget,
+            "started_ms": state.span_ms().0,
+            "newest_ms": state.span_ms().1,
         }));
         return Ok(0);
     }
+    let shown = |text: &str| visible(text, Lines::Escape);
     say!("run {run}");
-    say!("goal: {}", visible(goal.as_deref().unwrap_or("(dropped)"), Lines::Keep));
-    say!("workspace: {}", visible(&created.root, Lines::Escape));
-    say!("model: {} ({}, {})", created.model.name, created.model.wire, created.model.endpoint);
+    let goal = words::behind("      ", goal.as_deref().unwrap_or("(dropped)").trim());
+    say!("goal: {}", goal.join("\n").trim_start());
+    say!("workspace: {}", shown(&created.root));
+    match created.source.commit() {
+        Some(commit) => say!("commit: {commit}, scope `{}`", shown(created.source.scope().as_str())),
+        None => say!("commit: none"),
+    }
     say!(
-        "{} steps, {}, {}, {}; {} acts, {} refused",
-        ledger.steps,
+        "model: {} ({}, {})",
+        shown(&created.model.name),
+        created.model.wire,
+        shown(&created.model.endpoint)
+    );
+    say!("policy: {}", words::policy(&created.policy));
+    say!("verification: {}", created.gate.as_ref().map_or("none".to_owned(), gate_words));
+    say!("budget: {}", words::budget(&created.budget));
+    let (first, newest) = state.span_ms();
+    say!(
+        "started: {} UTC, newest event {} later",
+        words::moment(first),
+        duration(newest.saturating_sub(first))
+    );
+    say!(
+        "did: {}, {}, {}, {} driven; {}, {} refused",
+        counted(ledger.steps, "step"),
         tokens(ledger),
         cost(ledger),
         duration(ledger.time_ms),
-        counts.acts,
+        counted(counts.acts, "act"),
         counts.refused
     );
     for (id, act) in state.open_acts() {
-        say!(
-            "open: act {id}, {} {}",
-            act.tool,
-            act.touches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-        );
+        say!("open: act {id}, {} ({})", act_words(act), standing(*id, act, &state));
     }
-    for change in state.net_changes().values() {
-        let word = match (&change.before, &change.after) {
-            (None, _) => "added",
-            (_, None) => "deleted",
-            _ => "changed",
-        };
-        say!("{word}: {}", visible(change.path.as_str(), Lines::Escape));
+    for line in Changed::lines(&held::changed(&place, &run, &state).await?, usize::MAX) {
+        say!("{line}");
     }
+    if matches!(ending, Some(Ending::Over(_))) {
+        for line in failed_gate(&place, &run, &place.store.events(&run, 0).await?, &state).await? {
+            say!("{line}");
+        }
+    }
+    let named = place.named(&run);
     let last = ending.as_ref().map_or_else(
-        || format!("not over: a driver works on it, or died. `provost resume {run}` finds out"),
-        |ending| ending_line(run.as_str(), ending, &state),
+        || format!("not over: a driver works on it, or died. `provost resume {named}` finds out"),
+        |ending| ending_line(&named, ending, &state),
     );
     say!("{last}");
     Ok(0)
 }
 
+/// The gate's command, and what it sees beside the tree.
+fn gate_words(gate: &Gate) -> String {
+    let argv = visible(&show_argv(&gate.argv), Lines::Escape);
+    let with: Vec<String> = gate.with.iter().map(|path| visible(path.as_str(), Lines::Escape)).collect();
+    if with.is_empty() { argv } else { format!("{argv} (with {})", with.join(", ")) }
+}
+
+/// An act and all that it touches.
+fn act_words(act: &OpenAct) -> String {
+    let touches = act.touches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    // `exec` is a tool and an access.
+    if touches.starts_with(&format!("{} ", act.tool)) { touches } else { format!("{} {touches}", act.tool) }
+}
+
 pub(crate) async fn runs(world: &World, args: Runs) -> Result<u8, Failure> {
-    let place = Place::open(world, args.store.store.as_deref())?;
-    for row in place.store.runs().await? {
+    let place = Place::existing(world, args.store.store.as_deref())?;
+    let rows = place.store.runs().await?;
+    if rows.is_empty() && !args.json {
+        eprintln!("no runs yet");
+    }
+    for row in rows {
+        let goal = match row.goal {
+            Some(goal) => held::text(&place, &row.run, goal).await?,
+            None => None,
+        };
         if args.json {
             JsonLines::say(&json!({
                 "run": row.run.as_str(),
@@ -175,9 +214,18 @@ pub(crate) async fn runs(world: &World, args: Runs) -> Result<u8, Failure> {
                 "state": row.state,
                 "steps": row.steps,
                 "tokens": row.tokens,
+                "goal": goal,
             }));
         } else {
-            say!("{}  {:<22} {:>4} steps {:>9} tokens", row.run, row.state, row.steps, row.tokens);
+            say!(
+                "{}  {}  {:<20} {:>9} {:>16}  {}",
+                row.run,
+                words::moment(row.created_ms),
+                row.state,
+                counted(row.steps, "step"),
+                counted(row.tokens, "token"),
+                words::first_line(goal.as_deref().unwrap_or_default(), GOAL)
+            );
         }
     }
     Ok(0)

@@ -2,18 +2,23 @@
 
 mod demo;
 mod export;
+mod held;
 mod history;
 mod key;
+mod output;
 mod policy;
 mod rehearse;
 mod resume;
 mod run;
 mod setup;
+mod store;
+mod terminal;
 mod verify;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
 use crate::world::World;
+pub(crate) use store::parse_date;
 
 /// Runs a command and says what to exit with.
 pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
@@ -31,6 +36,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Log(args) => history::log(&world, args).await,
             Command::Show(args) => history::show(&world, args).await,
             Command::Runs(args) => history::runs(&world, args).await,
+            Command::Store(args) => store::store(&world, args).await,
             Command::Rehearse(args) => rehearse::rehearse(args).await,
             Command::Policy(args) => policy::policy(args),
             Command::Key(args) => key::key(&world, &args),

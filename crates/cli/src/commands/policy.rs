@@ -12,6 +12,10 @@ use crate::render::say;
 
 pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
     let PolicyCommand::Explain { policy, access, target } = args.command;
+    if let Some(option) = target.iter().find(|word| is_option(word)) {
+        return Err(Failure::usage(format!("`{option}` stands among the words of what is accessed"))
+            .hint("put --policy, --allow and --deny before them: `provost policy explain --policy strict exec cargo test`"));
+    }
     let policy = read_policy(&policy)?;
     let touch = touch(&access, &target)?;
     let rung =
@@ -20,6 +24,12 @@ pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
     say!("{touch}");
     say!("{decision}");
     Ok(0)
+}
+
+/// Whether a word is an option of this command. Taken as a word of the access it would not be in force, silently.
+fn is_option(word: &str) -> bool {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    ["--policy", "--allow", "--deny"].contains(&name)
 }
 
 fn touch(access: &str, target: &[String]) -> Result<Touch, Failure> {

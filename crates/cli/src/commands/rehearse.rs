@@ -2,6 +2,7 @@
 
 use provost::model::rehearse::{Script, Server};
 
+use super::setup::Stop;
 use crate::args::Rehearse;
 use crate::failure::Failure;
 use crate::render::say;
@@ -18,18 +19,7 @@ pub(crate) async fn rehearse(args: Rehearse) -> Result<u8, Failure> {
     }
     // The first line of output is for whoever started this: where it listens.
     say!("http://{}/v1", server.addr);
-    let stop = async {
-        let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-        match terminate {
-            Ok(mut terminate) => tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            },
-            Err(_) => {
-                let _ = tokio::signal::ctrl_c().await;
-            }
-        }
-    };
-    server.serve(stop).await.map_err(Failure::internal)?;
+    let mut stop = Stop::new()?;
+    server.serve(async move { stop.asked().await }).await.map_err(Failure::internal)?;
     Ok(0)
 }

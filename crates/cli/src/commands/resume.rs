@@ -5,10 +5,12 @@ use provost::core::event::{Settlement, Verdict};
 use provost::core::id::ActId;
 use provost::journal::Store;
 
-use super::run::{Output, check_free, export_if_over};
+use super::export::Wanted;
+use super::output::Output;
 use super::setup::{ModelChoice, Place, approver, interrupt, runtime};
 use crate::args::{GoingOn, Resume, Settle, Wire};
 use crate::failure::Failure;
+use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn resume(world: &World, args: Resume) -> Result<u8, Failure> {
@@ -34,11 +36,9 @@ pub(crate) async fn settle(world: &World, args: Settle) -> Result<u8, Failure> {
 }
 
 async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, Failure> {
-    let place = Place::open(world, args.store.store.as_deref())?;
+    let place = Place::existing(world, args.store.store.as_deref())?;
     let (run, created, state) = place.load(&args.run).await?;
-    if let Some(dir) = &args.export {
-        check_free(dir)?;
-    }
+    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir)).transpose()?;
     if state.outcome().is_some() {
         eprintln!("`{run}` is over already; nothing is left to do");
     }
@@ -52,10 +52,12 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
         key_env: args.key_env,
     };
     let output = Output::new(args.json);
-    output.recall(&place.store.events(&run, 0).await?);
-    let runtime = runtime(world, &place, &model, output.observer(), approver(args.yes.into()))?;
+    if let Output::People(console) = &output {
+        console.recall(&place.store.events(&run, 0).await?);
+        console.expect_model(&model.base_url, &model.name);
+    }
+    let approver = approver(args.yes.into(), Preview::new(&created.root, created.limits));
+    let runtime = runtime(world, &place, &model, output.observer(), approver)?;
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
-    output.ending(&place, &run, &ending).await?;
-    export_if_over(world, &place, &run, &ending, args.export.as_deref(), &output).await?;
-    Ok(ending.exit_code())
+    output.ended(&place, &run, &ending, export).await
 }

@@ -1,74 +1,36 @@
 //! `provost run`.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use provost::agent::{Ending, Observer, Order, export};
+use provost::agent::Order;
 use provost::core::budget::{Budget, Price};
 use provost::core::contract::{Contract, Gate, Source};
-use provost::core::event::Event;
-use provost::core::id::RunId;
 use provost::core::path::RelPath;
-use provost::core::state::RunState;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
-use provost::journal::Store;
-use serde_json::json;
 
-use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime, signing_key};
+use super::export::Wanted;
+use super::output::Output;
+use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime};
 use crate::args::{ModelArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
-use crate::render::{Console, JsonLines, act_lines, cost, duration, ending_line, tokens};
+use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let contract = contract(&args)?;
     let order = order(&args, contract)?;
-    if let Some(dir) = &args.export {
-        check_free(dir)?;
-    }
+    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir)).transpose()?;
     let model = choose_model(&args.model)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);
     if let Output::People(console) = &output {
         console.expect_tree(committed_tree(&order)?);
     }
-    let runtime = runtime(world, &place, &model, output.observer(), approver(args.yes.into()))?;
+    let preview = Preview::new(&order.workspace, order.contract.limits);
+    let approver = approver(args.yes.into(), preview);
+    let runtime = runtime(world, &place, &model, output.observer(), approver)?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
-    output.ending(&place, &run, &ending).await?;
-    export_if_over(world, &place, &run, &ending, args.export.as_deref(), &output).await?;
-    Ok(ending.exit_code())
-}
-
-/// Refuses a folder for a bundle that holds something: better now than when the work is done.
-pub(crate) fn check_free(dir: &Path) -> Result<(), Failure> {
-    let taken = dir.exists() && (!dir.is_dir() || std::fs::read_dir(dir).at(dir)?.next().is_some());
-    if taken {
-        return Err(Failure::usage(format!("--export `{}`: it is there and not empty", dir.display())));
-    }
-    Ok(())
-}
-
-/// Writes the bundle that was asked for, if the run is over.
-pub(crate) async fn export_if_over(
-    world: &World,
-    place: &Place,
-    run: &RunId,
-    ending: &Ending,
-    dir: Option<&Path>,
-    output: &Output,
-) -> Result<(), Failure> {
-    let Some(dir) = dir else { return Ok(()) };
-    if matches!(ending, Ending::Paused(_)) {
-        output.note(&format!(
-            "no bundle yet: the run is not over. Give `--export {}` to `resume`",
-            dir.display()
-        ));
-        return Ok(());
-    }
-    let key = signing_key(&world.key_path()?)?;
-    let exported = export(place.store.as_ref(), run, &key, dir).await?;
-    output.note(&format!("evidence in `{}`, signed by key {}", exported.dir.display(), exported.key_id));
-    Ok(())
+    output.ended(&place, &run, &ending, export).await
 }
 
 fn contract(args: &Run) -> Result<Contract, Failure> {
@@ -82,6 +44,10 @@ fn contract(args: &Run) -> Result<Contract, Failure> {
         contract = contract.price(Price::flat(input, output));
     }
     if let Some(line) = &args.verify {
+        if line.trim().is_empty() {
+            return Err(Failure::usage("--verify is empty: nothing would be verified")
+                .hint("name the command that decides whether the work is done, or leave --verify out"));
+        }
         let argv = shlex::split(line)
             .filter(|argv| !argv.is_empty())
             .ok_or_else(|| Failure::usage(format!("--verify `{line}`: not a command (is a quote open?)")))?;
@@ -159,79 +125,4 @@ fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
     };
     let base_url = args.base_url.clone().unwrap_or_else(|| wire.usual_url().to_owned());
     Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone() })
-}
-
-/// Lines for people, or for programs.
-pub(crate) enum Output {
-    People(Arc<Console>),
-    Programs,
-}
-
-impl Output {
-    pub(crate) fn new(json: bool) -> Self {
-        if json { Self::Programs } else { Self::People(Arc::new(Console::new())) }
-    }
-
-    pub(crate) fn observer(&self) -> Arc<dyn Observer> {
-        match self {
-            Self::People(console) => console.clone(),
-            Self::Programs => Arc::new(JsonLines),
-        }
-    }
-
-    /// Says something to people; programs have the events.
-    pub(crate) fn note(&self, text: &str) {
-        if let Self::People(console) = self {
-            console.line(text);
-        }
-    }
-
-    /// Tells of acts that were decided before this process began.
-    pub(crate) fn recall(&self, events: &[Event]) {
-        if let Self::People(console) = self {
-            console.recall(events);
-        }
-    }
-
-    /// Says how the run ended; for programs this is the last line.
-    pub(crate) async fn ending(&self, place: &Place, run: &RunId, ending: &Ending) -> Result<(), Failure> {
-        let events = place.store.events(run, 0).await?;
-        let state = RunState::fold(run.clone(), &events).map_err(Failure::internal)?;
-        let ledger = state.ledger();
-        match self {
-            Self::Programs => JsonLines::say(&json!({
-                "kind": "outcome",
-                "run": run.as_str(),
-                "outcome": ending.word(),
-                "exit_code": ending.exit_code(),
-                "verified": matches!(ending, Ending::Over(finished) if finished.verified),
-                "waiting_act": match ending {
-                    Ending::Paused(detached) => detached.act.map(|act| act.0),
-                    Ending::Over(_) => None,
-                },
-                "steps": ledger.steps,
-                "tokens": ledger.usage.total(),
-                "cost_micros": ledger.price.map(|_| ledger.cost_micros),
-            })),
-            Self::People(console) => {
-                console.line(&format!(
-                    "{} steps, {}, {}, {}",
-                    ledger.steps,
-                    tokens(ledger),
-                    cost(ledger),
-                    duration(ledger.time_ms)
-                ));
-                if let Ending::Paused(detached) = ending
-                    && let Some((id, act)) = detached.act.and_then(|id| state.open_acts().get_key_value(&id))
-                {
-                    for line in act_lines(*id, act) {
-                        console.line(&line);
-                    }
-                    console.line(&format!("  `provost log {run} --act {id}` shows its arguments whole"));
-                }
-                console.line(&ending_line(run.as_str(), ending, &state));
-            }
-        }
-        Ok(())
-    }
 }

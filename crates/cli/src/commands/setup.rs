@@ -3,30 +3,51 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost::agent::{Always, Approver, Interrupt, Observer, Question, Runtime, Word};
+use provost::agent::{Always, Approver, Interrupt, Observer, Runtime};
+use provost::core::act::show_argv;
 use provost::core::event::{ModelFact, RunCreated};
 use provost::core::id::RunId;
 use provost::core::policy::{Effect, Layer, Policy, Preset};
 use provost::core::state::RunState;
-use provost::core::text::{Lines, visible};
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
-use provost::model::{Auth, BaseUrl, BoxFuture, PlainHttp, Provider, Remote, Secret, WireKind};
+use provost::model::{Auth, BaseUrl, PlainHttp, Provider, Remote, Secret, WireKind};
 use provost::tools::command::HostEnvironment;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::terminal::Terminal;
 use crate::args::{PolicyArgs, Wire};
 use crate::failure::{AtPath, Failure};
+use crate::render::{Preview, words::COMMAND_LINE};
 use crate::world::World;
 
 /// The store and the spool beside it.
 pub(crate) struct Place {
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) spool: PathBuf,
+    /// The store as a command line has to name it; empty where it is the one that is taken anyway.
+    option: String,
 }
 
 impl Place {
+    /// The store for whoever makes runs: made where there is none.
     pub(crate) fn open(world: &World, given: Option<&Path>) -> Result<Self, Failure> {
-        Self::at(&world.store_path(given)?)
+        let path = world.store_path(given)?;
+        let mut place = Self::at(&path)?;
+        if world.usual_store().is_some_and(|usual| usual == path) {
+            place.option.clear();
+        }
+        Ok(place)
+    }
+
+    /// The store for whoever reads runs or goes on with them: it must be there.
+    pub(crate) fn existing(world: &World, given: Option<&Path>) -> Result<Self, Failure> {
+        let path = world.store_path(given)?;
+        if !path.exists() {
+            return Err(Failure::usage(format!("no store at `{}`", path.display()))
+                .hint("`provost run` makes one; --store FILE or PROVOST_STORE names another"));
+        }
+        Self::open(world, given)
     }
 
     pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
@@ -34,7 +55,13 @@ impl Place {
             std::fs::create_dir_all(folder).at(folder)?;
         }
         let store = Arc::new(SqliteStore::open(path)?);
-        Ok(Self { store, spool: path.with_extension("spool") })
+        let option = show_argv(&["--store".to_owned(), path.display().to_string()]);
+        Ok(Self { store, spool: path.with_extension("spool"), option: format!(" {option}") })
+    }
+
+    /// A run as a command line has to name it.
+    pub(crate) fn named(&self, run: &RunId) -> String {
+        format!("{run}{}", self.option)
     }
 
     /// The run whose name begins so, its contract, and what its journal amounts to.
@@ -144,7 +171,7 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
         }
     };
     if !args.allow.is_empty() || !args.deny.is_empty() {
-        let mut layer = Layer::named("command line");
+        let mut layer = Layer::named(COMMAND_LINE);
         for (effect, rules) in [(Effect::Allow, &args.allow), (Effect::Deny, &args.deny)] {
             for rule in rules {
                 layer = layer.rule(effect, rule).map_err(Failure::usage)?;
@@ -182,11 +209,11 @@ pub(crate) fn runtime(
 }
 
 /// Who answers where the policy asks.
-pub(crate) fn approver(yes: Yes) -> Arc<dyn Approver> {
+pub(crate) fn approver(yes: Yes, preview: Preview) -> Arc<dyn Approver> {
     if yes == Yes::Always {
         Arc::new(Always::APPROVE)
     } else if World::can_ask() {
-        Arc::new(Terminal)
+        Arc::new(Terminal::new(preview))
     } else {
         Arc::new(Always::LATER)
     }
@@ -205,59 +232,56 @@ impl From<bool> for Yes {
     }
 }
 
-/// Asks the person at the terminal.
-struct Terminal;
-
-impl Approver for Terminal {
-    fn name(&self) -> &'static str {
-        "terminal"
-    }
-
-    fn decide<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Word> {
-        Box::pin(async move {
-            eprintln!("\nact {} wants:", question.act);
-            for touch in &question.touches {
-                eprintln!("  {}", visible(&touch.to_string(), Lines::Escape));
-            }
-            eprintln!("  ({})", visible(&question.decision.to_string(), Lines::Escape));
-            eprint!("allow? [y]es / [n]o / [l]ater: ");
-            let line = tokio::task::spawn_blocking(|| {
-                let mut line = String::new();
-                std::io::stdin().read_line(&mut line).map(|_| line)
-            });
-            match line.await {
-                Ok(Ok(line)) => match line.trim() {
-                    "y" | "yes" => Word::Approve,
-                    "n" | "no" => Word::Deny,
-                    _ => Word::Later,
-                },
-                _ => Word::Later,
-            }
-        })
-    }
-}
-
-/// An interrupt that Ctrl-C and SIGTERM request. A second one ends the process at once: the run is resumable anyway.
+/// An interrupt that Ctrl-C, SIGTERM and SIGHUP request. A second one ends the process at once: the run is resumable
+/// anyway.
 pub(crate) fn interrupt() -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::new().map_err(Failure::internal)?;
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(Failure::internal)?;
+    let mut stop = Stop::new()?;
     let handle = interrupt.clone();
     tokio::spawn(async move {
-        let mut asked = 0;
-        loop {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
-            asked += 1;
-            if asked > 1 {
-                std::process::exit(130);
-            }
-            handle.request();
-        }
+        stop.asked().await;
+        handle.request();
+        // A terminal that goes away may say so more than once.
+        stop.hangup = None;
+        stop.asked().await;
+        std::process::exit(130);
     });
     Ok(interrupt)
+}
+
+/// The signals that ask a program to end.
+pub(crate) struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None` where whoever started this process (`nohup`) has it ignored: it is to outlive its terminal.
+    hangup: Option<Signal>,
+}
+
+impl Stop {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(Failure::internal);
+        let hangup = if World::ignores_hangup() { None } else { Some(listen(SignalKind::hangup())?) };
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup,
+        })
+    }
+
+    /// Resolves when one comes.
+    pub(crate) async fn asked(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = hangup => {}
+        }
+    }
 }
 
 /// The runner's key pair, made on first use.

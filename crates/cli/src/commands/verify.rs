@@ -1,15 +1,16 @@
 //! `provost verify`.
 
 use provost::core::act::show_argv;
+use provost::core::outcome::Outcome;
 use provost::core::text::{Lines, visible};
 use provost::evidence::git::Repository;
 use provost::evidence::keys::VerifyingKey;
-use provost::evidence::verify::{Base, Finding, Report, Require, verify as check};
+use provost::evidence::verify::{Base, ClaimId, Finding, Report, Require, verify as check};
 use serde_json::json;
 
 use crate::args::Verify;
 use crate::failure::Failure;
-use crate::render::{JsonLines, say};
+use crate::render::{JsonLines, counted, say};
 
 pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     let keys = args
@@ -17,6 +18,9 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
         .iter()
         .map(|path| VerifyingKey::read(path).map_err(Failure::usage))
         .collect::<Result<Vec<_>, _>>()?;
+    if !args.bundle.exists() {
+        return Err(Failure::usage(format!("`{}` does not exist", args.bundle.display())));
+    }
     if !args.bundle.is_dir() {
         return Err(Failure::usage(format!("`{}` is not a folder: a bundle is one", args.bundle.display())));
     }
@@ -32,7 +36,8 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     let require = if args.no_repo { Require::Bundle } else { Require::Repository };
     let report = check(&args.bundle, &keys, base.as_ref().map(|base| base as &dyn Base), require);
     let other = unexpected(args, &report);
-    let verified = report.ok() && other.is_none();
+    let gate = *report.finding(ClaimId::Gate) == Finding::Held;
+    let verified = report.ok() && other.is_none() && (gate || !args.require_gate);
     let code = if verified { 0 } else { 8 };
     if args.json {
         for claim in &report.claims {
@@ -41,6 +46,7 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
         JsonLines::say(&json!({
             "kind": "verdict",
             "verified": verified,
+            "gate_holds": gate,
             "exit_code": code,
             "signed_by": report.signed_by,
             "result": report.result,
@@ -51,14 +57,52 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
     for line in about(&report).iter().chain(&claim_lines(&report)) {
         say!("{line}");
     }
-    match (report.first_failure(), other) {
-        (Some((id, reason)), _) => say!("NOT verified: {}: {reason}", id.name()),
-        (None, Some(other)) => say!("NOT verified: {other}"),
-        (None, None) if !verified => say!("NOT verified: a required claim was not checked"),
-        (None, None) if args.no_repo => say!("verified, except against a commit: no repository was given"),
-        (None, None) => say!("verified"),
-    }
+    say!("{}", last_line(args, &report, other));
     Ok(code)
+}
+
+/// What it all comes to.
+fn last_line(args: &Verify, report: &Report, other: Option<String>) -> String {
+    // Where only the repository speaks against it, or is not there to speak.
+    let alone = |id: ClaimId| match id {
+        ClaimId::Base | ClaimId::Tree if !args.no_repo => "; --no-repo checks what the bundle shows alone",
+        _ => "",
+    };
+    if let Some((id, reason)) = report.first_failure() {
+        return format!("NOT verified: {id}: {}{}", visible(reason, Lines::Escape), alone(id));
+    }
+    if let Some(other) = other {
+        return format!("NOT verified: {other}");
+    }
+    if !report.ok() {
+        let unchecked = report.claims.iter().find_map(|claim| match &claim.finding {
+            Finding::NotChecked(why) if claim.id != ClaimId::Acts => Some((claim.id, why)),
+            _ => None,
+        });
+        let (id, why) = unchecked.map_or((ClaimId::Base, ""), |(id, why)| (id, why.as_str()));
+        return format!("NOT verified: {id} was not checked: {}{}", visible(why, Lines::Escape), alone(id));
+    }
+    let gate = report.finding(ClaimId::Gate);
+    if let Finding::NotChecked(why) = gate
+        && args.require_gate
+    {
+        return format!("NOT verified: gate: {why}");
+    }
+    let verified = if args.no_repo {
+        "verified, except against a commit (no repository was given): the evidence holds"
+    } else {
+        "verified: the evidence holds"
+    };
+    let result = report.result.as_ref();
+    let ordered = result.is_some_and(|result| result.gate.is_some());
+    match result.map(|result| result.outcome) {
+        _ if *gate == Finding::Held => format!("{verified}, and the gate passed on this very tree"),
+        Some(Outcome::Done) if !ordered => format!(
+            "{verified}. The run was ordered without a gate: only the agent says that the work is done"
+        ),
+        Some(outcome) => format!("{verified}, of a run that is NOT done: {outcome}"),
+        None => format!("{verified}, of a run that says nothing of how it ended"),
+    }
 }
 
 /// What the bundle is about, if it is not what the recipient expects.
@@ -66,9 +110,12 @@ fn unexpected(args: &Verify, report: &Report) -> Option<String> {
     let source = &report.result.as_ref()?.base.source;
     let commit = source.commit().unwrap_or("none");
     if let Some(wanted) = args.commit.as_deref().filter(|wanted| *wanted != commit) {
-        return Some(format!("the run began with commit {commit}, not with {wanted}"));
+        return Some(format!(
+            "the run began with commit {}, not with {wanted}",
+            visible(commit, Lines::Escape)
+        ));
     }
-    let scope = source.scope().as_str();
+    let scope = &visible(source.scope().as_str(), Lines::Escape);
     let wanted = args.scope.as_deref().map(|scope| scope.trim_end_matches('/'));
     let wanted = wanted.filter(|wanted| *wanted != scope)?;
     Some(format!("the run was given `{scope}`, not `{wanted}`"))
@@ -85,7 +132,11 @@ fn about(report: &Report) -> Vec<String> {
             result.events,
             report.signed_by.as_deref().unwrap_or("-")
         ),
-        format!("began with commit {}, `{}`", source.commit().unwrap_or("(none)"), source.scope()),
+        format!(
+            "began with commit {}, `{}`",
+            visible(source.commit().unwrap_or("(none)"), Lines::Escape),
+            visible(source.scope().as_str(), Lines::Escape)
+        ),
     ];
     let gate = result.gate.as_ref().map_or("no gate was asked for".to_owned(), |gate| {
         format!("gate `{}`", visible(&show_argv(&gate.argv), Lines::Escape))
@@ -114,18 +165,18 @@ fn about(report: &Report) -> Vec<String> {
     lines
 }
 
-fn counted(number: u32, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
-}
-
 /// Each claim: what it proves, or why it does not hold.
 pub(crate) fn claim_lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
     for claim in &report.claims {
         match &claim.finding {
             Finding::Held => lines.push(format!("  holds   {:<12} {}", claim.id.name(), claim.id.proves())),
-            Finding::Failed(reason) => lines.push(format!("  FAILS   {:<12} {reason}", claim.id.name())),
+            Finding::Failed(reason) => {
+                let reason = visible(reason, Lines::Escape);
+                lines.push(format!("  FAILS   {:<12} {reason}", claim.id.name()));
+            }
             Finding::NotChecked(why) => {
+                let why = visible(why, Lines::Escape);
                 lines.push(format!("  -       {:<12} not checked: {why}", claim.id.name()));
             }
         }

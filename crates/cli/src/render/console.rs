@@ -4,14 +4,27 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
-use provost::core::act::{ActEnd, Change, ExitFact, Touch, show_argv};
+use provost::core::act::{ActEnd, Change};
 use provost::core::changes::Changes;
 use provost::core::digest::Digest;
-use provost::core::event::{ActDecided, ActFinished, Body, Event, GateVerdict, Settlement, Verdict};
+use provost::core::event::{
+    ActDecided, ActFinished, Body, Event, GateVerdict, ModelFailed, RunCreated, Settlement, SubmitVia,
+    Verdict,
+};
 use provost::core::id::ActId;
+use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 
-use super::report::{duration, receipt_lines};
+use super::changes::word;
+use super::report::{receipt_lines, standing};
+use super::words::{act_title, behind, clipped, counted, duration, exit, policy};
+
+/// What stands before a line of ours that belongs to no act: as much as step and act take up.
+const MARGIN: &str = "         ";
+/// What stands before a line of the model's words. No line of ours begins so: whatever it says, it says it as the model.
+const WORDS: &str = "  |      ";
+/// Characters of an act's title.
+const TITLE: usize = 52;
 
 /// Prints lines to standard output; on a terminal also what is under way.
 #[derive(Debug)]
@@ -21,6 +34,8 @@ pub(crate) struct Console {
     changes: Mutex<Changes>,
     /// The tree that a run on this workspace begins with if nothing in it is uncommitted.
     committed: Mutex<Option<String>>,
+    /// Where the model is asked, and for which.
+    model: Mutex<(String, String)>,
 }
 
 /// Whether a line may be drawn over.
@@ -35,7 +50,18 @@ pub(crate) enum Live {
 impl Console {
     pub(crate) fn new() -> Self {
         let live = if crate::world::World::stdout_is_terminal() { Live::Terminal } else { Live::Plain };
-        Self { live, acts: Mutex::default(), changes: Mutex::default(), committed: Mutex::default() }
+        Self {
+            live,
+            acts: Mutex::default(),
+            changes: Mutex::default(),
+            committed: Mutex::default(),
+            model: Mutex::default(),
+        }
+    }
+
+    /// Where the model is asked from now on, and for which.
+    pub(crate) fn expect_model(&self, endpoint: &str, name: &str) {
+        *self.model.lock().unwrap_or_else(PoisonError::into_inner) = (endpoint.to_owned(), name.to_owned());
     }
 
     /// Warns when the run begins with another tree than this.
@@ -76,27 +102,7 @@ impl Console {
     pub(crate) fn show(&self, event: &Event, words: &dyn Words) {
         let changes = self.changes_by(event);
         match &event.body {
-            Body::RunCreated(created) => {
-                self.line(&format!("run {} on `{}`", event.stream, visible(&created.root, Lines::Escape)));
-                self.line(&format!(
-                    "  model {} ({}, {})",
-                    created.model.name, created.model.wire, created.model.endpoint
-                ));
-                if let Some(policy) = created.policy.layers.first() {
-                    self.line(&format!("  policy {}", policy.name));
-                }
-                if let Some(commit) = created.source.commit() {
-                    self.line(&format!(
-                        "  commit {commit}, scope `{}`, tree {}",
-                        created.source.scope(),
-                        created.tree
-                    ));
-                }
-                let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-                if committed.as_ref().is_some_and(|tree| *tree != created.tree.sha1) {
-                    self.line("  note: not all of the workspace is committed: the evidence cannot be held against the commit");
-                }
-            }
+            Body::RunCreated(created) => self.created(event, created),
             Body::DriverAttached(attached) => {
                 if attached.generation > 1 {
                     self.line(&format!(
@@ -110,41 +116,23 @@ impl Console {
             }
             Body::DriverDetached(_) | Body::RunFinished(_) => {}
             Body::ModelAnswered(answered) => {
-                let text = text_of(&answered.answer, words);
-                if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
-                    for line in visible(text.trim(), Lines::Keep).lines() {
-                        self.line(&format!("     {line}"));
-                    }
+                if let Some(text) = text_of(&answered.answer, words) {
+                    self.words(text.trim());
                 }
             }
-            Body::ModelFailed(failed) => {
-                let status = failed.status.map_or(String::new(), |status| format!(" {status}"));
-                let next = failed
-                    .retry_in_ms
-                    .map_or("gave up".to_owned(), |ms| format!("again in {}", duration(ms)));
-                self.line(&format!(
-                    "     model: {}{status}, attempt {}, {next}",
-                    failed.class, failed.attempt
-                ));
-                if let Some(text) = words.get(&failed.message) {
-                    self.line(&format!("       {}", visible(&String::from_utf8_lossy(&text), Lines::Escape)));
-                }
-            }
+            Body::ModelFailed(failed) => self.model_failed(failed, words),
             Body::CallInvalid(invalid) => {
                 let why = words.get(&invalid.result).unwrap_or_default();
                 let why = visible(&String::from_utf8_lossy(&why), Lines::Escape);
-                self.line(&format!("{:>3}  not an act: {why}", invalid.call.step.0 + 1));
+                self.line(&format!("{:>3}      not an act: {why}", invalid.call.step.0 + 1));
             }
             Body::ActDecided(decided) => {
                 self.acts().insert(decided.act, decided.clone());
             }
             Body::ActApproved(approved) => {
                 let word = if approved.verdict == Verdict::Approved { "approved" } else { "denied" };
-                self.line(&format!(
-                    "     act {} {word} by {}",
-                    approved.act,
-                    visible(&approved.by, Lines::Escape)
-                ));
+                let by = visible(&approved.by, Lines::Escape);
+                self.line(&format!("{MARGIN}act {} {word} by {by}", approved.act));
             }
             Body::ActSettled(settled) => {
                 let how = match settled.how {
@@ -152,29 +140,44 @@ impl Console {
                     Settlement::DidNot => "did not happen",
                     Settlement::Again => "is to be done again",
                 };
-                self.line(&format!("     act {} {how}, says a person", settled.act));
+                self.line(&format!("{MARGIN}act {} {how}, says a person", settled.act));
             }
             Body::ActStarted(started) => {
                 let acts = self.acts();
                 if let Some(decided) = acts.get(&started.act) {
-                    self.under_way(&format!("{}  {} …", step_of(decided), title(decided)));
+                    let title = title(decided);
+                    // A title that is cut ends so already.
+                    let more = if title.ends_with('…') { "" } else { " …" };
+                    self.under_way(&format!("{} {title}{more}", place_of(decided)));
                 }
             }
             Body::ActFinished(finished) => self.act_finished(finished, &changes, words),
             Body::WorkspaceDrifted(drifted) => {
-                self.line(&format!("     {} files changed that no act changed", drifted.changes.len()));
+                let files = counted(drifted.changes.len() as u64, "file");
+                self.line(&format!("{MARGIN}{files} changed that no act changed"));
             }
             Body::Note(note) => {
                 if let Some(text) = words.get(&note.text) {
                     let text = String::from_utf8_lossy(&text).into_owned();
                     let first = text.lines().next().unwrap_or_default();
-                    self.line(&format!("     told the model: {}", visible(first, Lines::Escape)));
+                    self.line(&format!("{MARGIN}told the model: {}", visible(first, Lines::Escape)));
                 }
             }
             Body::Submitted(submitted) => {
                 let summary = words.get(&submitted.summary).unwrap_or_default();
-                let summary = visible(&String::from_utf8_lossy(&summary), Lines::Keep);
-                self.line(&format!("     submitted: {}", summary.trim()));
+                let summary = String::from_utf8_lossy(&summary).into_owned();
+                match submitted.via {
+                    // The answer's text was shown as such.
+                    SubmitVia::FinalAnswer => self.line(&format!("{MARGIN}submitted with these words")),
+                    SubmitVia::Tool => {
+                        let (first, rest) = summary.trim().split_once('\n').unwrap_or((summary.trim(), ""));
+                        self.line(&format!(
+                            "{MARGIN}submitted: {}",
+                            visible(first.trim_end(), Lines::Escape)
+                        ));
+                        self.words(rest);
+                    }
+                }
             }
             Body::GateJudged(judged) => {
                 let verdict = match judged.verdict {
@@ -182,8 +185,50 @@ impl Console {
                     GateVerdict::Failed => "failed",
                     GateVerdict::Errored => "could not judge",
                 };
-                self.line(&format!("     gate {verdict} on tree {}", judged.tree));
+                self.line(&format!("{MARGIN}gate {verdict} on tree {}", judged.tree));
             }
+        }
+    }
+
+    fn created(&self, event: &Event, created: &RunCreated) {
+        let shown = |text: &str| visible(text, Lines::Escape);
+        let model = &created.model;
+        self.expect_model(&model.endpoint, &model.name);
+        self.line(&format!("run {} on `{}`", event.stream, shown(&created.root)));
+        self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
+        self.line(&format!("  policy {}", policy(&created.policy)));
+        if let Some(commit) = created.source.commit() {
+            let scope = shown(created.source.scope().as_str());
+            self.line(&format!("  commit {commit}, scope `{scope}`, tree {}", created.tree));
+        }
+        let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
+        if committed.as_ref().is_some_and(|tree| *tree != created.tree.sha1) {
+            self.line("  note: not all of the workspace is committed: the evidence cannot be held against the commit");
+        }
+    }
+
+    /// The model's words.
+    fn words(&self, text: &str) {
+        for line in behind(WORDS, text) {
+            self.line(&line);
+        }
+    }
+
+    fn model_failed(&self, failed: &ModelFailed, words: &dyn Words) {
+        let status = failed.status.map_or(String::new(), |status| format!(" {status}"));
+        let next = failed.retry_in_ms.map_or("gave up".to_owned(), |ms| format!("again in {}", duration(ms)));
+        self.line(&format!("{MARGIN}model: {}{status}, attempt {}, {next}", failed.class, failed.attempt));
+        if let Some(text) = words.get(&failed.message) {
+            let text = visible(&String::from_utf8_lossy(&text), Lines::Escape);
+            self.line(&format!("{MARGIN}  {text}"));
+        }
+        if failed.status == Some(404) {
+            let (endpoint, name) = &*self.model.lock().unwrap_or_else(PoisonError::into_inner);
+            self.line(&format!(
+                "{MARGIN}  nothing is there: the base URL `{}` may be wrong, or it has no model `{}`",
+                visible(endpoint, Lines::Escape),
+                visible(name, Lines::Escape)
+            ));
         }
     }
 
@@ -191,42 +236,40 @@ impl Console {
         let Some(decided) = self.acts().remove(&finished.act) else {
             return;
         };
-        let mut line =
-            format!("{}  {:<52} {:>8}", step_of(&decided), title(&decided), duration(finished.duration_ms));
+        let time = duration(finished.duration_ms);
+        let mut line = format!("{} {:<TITLE$} {time:>8}", place_of(&decided), title(&decided));
         let end = match (&finished.command, finished.end) {
             (_, ActEnd::Refused) => "REFUSED".to_owned(),
-            (Some(command), _) => match command.exit {
-                ExitFact::Exited { code } => format!("exit {code}"),
-                ExitFact::Signalled { signal } => format!("signal {signal}"),
-                ExitFact::TimedOut { limit_ms } => format!("killed at its limit of {}", duration(limit_ms)),
-                ExitFact::Cancelled => "cancelled".to_owned(),
-                ExitFact::DriverLost => "killed: its driver died".to_owned(),
-            },
+            (Some(command), _) => exit(command.exit),
             (None, ActEnd::Done) => "ok".to_owned(),
             (None, ActEnd::Failed) => "failed".to_owned(),
             (None, ActEnd::TimedOut) => "timed out".to_owned(),
             (None, ActEnd::Interrupted) => "interrupted".to_owned(),
         };
         line.push_str(&format!("  {end}"));
-        if !changes.is_empty() {
-            let paths: Vec<&str> = changes.iter().take(3).map(|change| change.path.as_str()).collect();
-            let paths: Vec<String> = paths.into_iter().map(|path| visible(path, Lines::Escape)).collect();
-            let more = changes.len().saturating_sub(3);
-            line.push_str(&format!(", changed {}", paths.join(", ")));
-            if more > 0 {
-                line.push_str(&format!(" and {more} more"));
-            }
-        }
+        line.push_str(&what_changed(changes));
         self.line(&line);
         if finished.end == ActEnd::Refused {
-            self.line(&format!("       {}", decided.decision));
+            self.line(&format!("{MARGIN}  {}", visible(&decided.decision.to_string(), Lines::Escape)));
         } else if finished.end == ActEnd::Failed && finished.command.is_none() {
             let why = words.get(&finished.result).unwrap_or_default();
             let why = String::from_utf8_lossy(&why).into_owned();
-            self.line(&format!("       {}", visible(why.lines().next().unwrap_or_default(), Lines::Escape)));
+            let why = visible(why.lines().next().unwrap_or_default(), Lines::Escape);
+            self.line(&format!("{MARGIN}  {why}"));
         }
         for path in &finished.reverted {
-            self.line(&format!("       undone: `{path}` may not be changed"));
+            let path = visible(path.as_str(), Lines::Escape);
+            self.line(&format!("{MARGIN}  undone: `{path}` may not be changed"));
+        }
+    }
+
+    /// Acts of a journal that have no end yet.
+    pub(crate) fn open_acts(&self, state: &RunState) {
+        for (id, act) in state.open_acts() {
+            if let Some(decided) = self.acts().get(id) {
+                let title = title(decided);
+                self.line(&format!("{} {title:<TITLE$} {}", place_of(decided), standing(*id, act, state)));
+            }
         }
     }
 
@@ -239,21 +282,34 @@ impl Console {
     }
 }
 
-fn step_of(decided: &ActDecided) -> String {
-    decided.call.map_or("  ·".to_owned(), |call| format!("{:>3}", call.step.0 + 1))
+/// Step and act. The runtime's own acts belong to no step.
+fn place_of(decided: &ActDecided) -> String {
+    let step = decided.call.map_or("·".to_owned(), |call| (call.step.0 + 1).to_string());
+    let act = format!("#{}", decided.act);
+    format!("{step:>3} {act:<4}")
 }
 
 fn title(decided: &ActDecided) -> String {
-    let what = decided.touches.first().map_or(String::new(), |touch| match touch {
-        Touch::Exec { argv, .. } => show_argv(argv),
-        Touch::Read { path } | Touch::Write { path } => visible(path.as_str(), Lines::Escape),
-        other => other.to_string(),
-    });
-    let mut text = format!("{} {what}", decided.tool);
-    if text.chars().count() > 52 {
-        text = text.chars().take(51).collect::<String>() + "…";
+    clipped(&act_title(&decided.tool, &decided.touches), TITLE, false)
+}
+
+/// `, changed src/lib.rs, added a.txt, b.txt`: at most three names.
+fn what_changed(changes: &[Change]) -> String {
+    let mut out = String::new();
+    let mut before = "";
+    for change in changes.iter().take(3) {
+        let word = word(change);
+        out.push_str(", ");
+        if word != before {
+            out.push_str(&format!("{word} "));
+        }
+        out.push_str(&visible(change.path.as_str(), Lines::Escape));
+        before = word;
     }
-    text.trim_end().to_owned()
+    if changes.len() > 3 {
+        out.push_str(&format!(" and {} more", changes.len() - 3));
+    }
+    out
 }
 
 fn text_of(answer: &Digest, words: &dyn Words) -> Option<String> {

@@ -1,14 +1,18 @@
 //! What people and programs see of a run.
 
+mod changes;
 mod console;
 mod json;
+mod preview;
 mod report;
+pub(crate) mod words;
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
 
 pub(crate) use console::Console;
 pub(crate) use json::JsonLines;
+
 /// Prints a line to standard output.
 macro_rules! say {
     ($($arg:tt)*) => {
@@ -17,7 +21,10 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-pub(crate) use report::{act_lines, cost, duration, ending_line, tokens};
+pub(crate) use changes::Changed;
+pub(crate) use preview::Preview;
+pub(crate) use report::{cost, ending_line, standing, tokens};
+pub(crate) use words::{counted, duration};
 
 /// The first error of standard output other than that its reader went away.
 static LOST: OnceLock<String> = OnceLock::new();

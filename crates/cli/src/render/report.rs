@@ -5,30 +5,10 @@ use provost::core::budget::Ledger;
 use provost::core::containment::{Guarantee, Receipt, Strength};
 use provost::core::id::ActId;
 use provost::core::outcome::Pause;
+use provost::core::policy::Effect;
 use provost::core::state::{OpenAct, RunState};
-use provost::core::text::{Lines, visible};
 
-/// Milliseconds for people.
-pub(crate) fn duration(ms: u64) -> String {
-    match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
-        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
-    }
-}
-
-/// `1,234`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
+use super::words::{dollars, grouped};
 
 /// Tokens of a ledger for people.
 pub(crate) fn tokens(ledger: &Ledger) -> String {
@@ -47,7 +27,7 @@ pub(crate) fn tokens(ledger: &Ledger) -> String {
 /// Cost of a ledger for people: unknown is not zero.
 pub(crate) fn cost(ledger: &Ledger) -> String {
     match ledger.price {
-        Some(_) => format!("${}.{:06}", ledger.cost_micros / 1_000_000, ledger.cost_micros % 1_000_000),
+        Some(_) => dollars(ledger.cost_micros),
         None => "cost unknown (no price given)".to_owned(),
     }
 }
@@ -74,17 +54,21 @@ pub(crate) fn receipt_lines(receipt: &Receipt) -> Vec<String> {
     lines
 }
 
-/// An act that waits: what it would do, and which rule asks.
-pub(crate) fn act_lines(id: ActId, act: &OpenAct) -> Vec<String> {
-    let mut lines = vec![format!("act {id}, {}, would:", act.tool)];
-    for touch in &act.touches {
-        lines.push(format!("  {}", visible(&touch.to_string(), Lines::Escape)));
+/// What an act without an end waits for.
+pub(crate) fn standing(id: ActId, act: &OpenAct, state: &RunState) -> &'static str {
+    if state.indeterminate_act() == Some(id) {
+        "nobody can tell whether it happened"
+    } else if act.started.is_some() {
+        "started, not ended"
+    } else if act.decision.effect == Effect::Ask && act.verdict.is_none() {
+        "waits for your word"
+    } else {
+        "decided, not started"
     }
-    lines.push(format!("  ({})", visible(&act.decision.to_string(), Lines::Escape)));
-    lines
 }
 
-/// The last line of a run, with what to do next.
+/// The last line of a run, with what to do next. `run` is the run as a command line names it: its name and, where that
+/// is not the usual one, the store.
 pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> String {
     match ending {
         Ending::Over(finished) => {

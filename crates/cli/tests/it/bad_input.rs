@@ -127,6 +127,7 @@ fn the_goal_and_the_bounds() {
         place.run(2, &["--timeout", "99999999999999999999s"]),
         place.run(2, &["--timeout", "9000h"]),
         place.run(2, &["--max-steps", "-1"]),
+        place.run(2, &["--max-steps", "0"]),
         place.run(2, &["--verify", "cargo 'test"]),
         place.run(2, &["--verify", ""]),
     ];
@@ -267,12 +268,17 @@ fn the_bundle_and_the_key() {
         verify("bundle", &key, "plain"),
         verify("bundle", &key, "nowhere"),
         place.says(2, &["verify", "bundle"]),
+        place.says(2, &["verify", "bundle", "--key", &key, "--repo", "work", "--commit", "HEAD"]),
+        place.says(2, &["verify", "bundle", "--key", &key, "--repo", "work", "--commit", "1234abcd"]),
         place.says(2, &["export", &place.run, "--out", "work"]),
         place.says(8, &["verify", "empty", "--key", &key, "--repo", "work"]),
     ];
     assert_snapshot!(all(outputs));
     // The control.
-    let _ = place.env.provost(["verify", "bundle", "--key", &key, "--repo", "work"]).code(0);
+    let verify = ["verify", "bundle", "--key", &key, "--repo", "work"];
+    let _ = place.env.provost(verify).code(0);
+    let full = place.repo.head().to_uppercase();
+    let _ = place.env.provost(verify.iter().chain(&["--commit", &full])).code(0);
 }
 
 #[test]
@@ -286,8 +292,14 @@ fn the_arguments() {
         place.says(2, &["policy", "explain", "write", "a", "b"]),
         place.says(2, &["policy", "explain", "net", "example.org"]),
         place.says(2, &["policy", "explain", "exec"]),
+        place.says(2, &["policy", "explain", "exec", "cargo", "test", "--policy", "strict"]),
+        place.says(2, &["policy", "explain", "write", "a.txt", "--deny=write a.txt"]),
     ];
     assert_snapshot!(all(outputs));
+    // The control: in front of the words they are in force.
+    let args = ["policy", "explain", "--policy", "strict", "exec", "cargo", "test", "--offline"];
+    let ran = place.env.provost(args).code(0);
+    assert!(ran.stdout.contains("preset strict"), "{ran}");
 }
 
 /// Runs `provost` with a standard output whose reader goes away after the first line, or before it.

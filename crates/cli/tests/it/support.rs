@@ -206,6 +206,13 @@ impl TestEnvironment {
     pub(crate) fn assert_no_processes(&self) {
         eventually("no process of the test is left", || self.processes().is_empty());
     }
+
+    /// The same while a rehearsed model runs on.
+    pub(crate) fn assert_no_processes_but(&self, model: &Rehearsal) {
+        let log = model.log().display().to_string();
+        let others = || self.processes().into_iter().filter(|line| !line.contains(&log)).count();
+        eventually("no process of the test but the model is left", || others() == 0);
+    }
 }
 
 /// Command lines of the processes that name `path` in their environment or arguments, or work beneath it.

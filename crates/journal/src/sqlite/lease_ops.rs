@@ -6,11 +6,11 @@ use std::time::Duration;
 use provost_core::id::RunId;
 use rusqlite::{Connection, params};
 
-use super::run_ops::{fenced, stored};
+use super::run_ops::{conflict, fenced, stored};
 use super::{Failure, signed};
 use crate::error::StoreError;
 use crate::lease::Lease;
-use crate::owner::{Fate, Owner};
+use crate::owner::Owner;
 
 fn after(now_ms: u64, ttl: Duration) -> u64 {
     now_ms.saturating_add(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
@@ -25,18 +25,8 @@ pub(super) fn acquire(
     ttl: Duration,
 ) -> Result<Lease, Failure> {
     let found = stored(conn, path, run)?;
-    if let Some(holder) = found.holder
-        && holder.until_ms > now_ms
-        && holder.owner.fate(owner) == Fate::MayRun
-    {
-        return Err(StoreError::Conflict {
-            run: run.clone(),
-            host: holder.owner.host,
-            pid: holder.owner.pid,
-            since_ms: holder.since_ms,
-            until_ms: holder.until_ms,
-        }
-        .into());
+    if let Some(holder) = found.holder.filter(|holder| holder.drives(owner, now_ms)) {
+        return Err(conflict(run, holder).into());
     }
     let lease = Lease {
         run: run.clone(),

@@ -1,7 +1,10 @@
 //! The store in one SQLite file.
 
+mod compact;
 mod file;
+mod keep_ops;
 mod lease_ops;
+mod migrations;
 mod read_ops;
 mod run_ops;
 mod schema;
@@ -22,7 +25,9 @@ use crate::error::StoreError;
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::projection::RunRow;
+use crate::retention::{Retention, RunUsage};
 use crate::store::{Appended, Blob, BoxFuture, Store};
+pub use compact::FileSize;
 use writer::Worker;
 
 /// Any number of runs in one SQLite file, shared by any number of processes of one machine.
@@ -37,6 +42,9 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
+    /// The newest format that this program knows. An older file is brought to it when it is opened, a newer one refused.
+    pub const FORMAT: u32 = migrations::FORMAT;
+
     /// Opens the store at `path`, and makes it (mode 0600, missing folders 0700) where there is nothing.
     ///
     /// It reads and writes a little: call it where blocking for some milliseconds is no harm. A file that is not a
@@ -74,6 +82,28 @@ impl SqliteStore {
     pub fn limit_pages(&self, pages: u32) -> BoxFuture<'_, Result<u32, StoreError>> {
         self.writer.submit(move |conn| schema::limit_pages(conn, pages))
     }
+
+    /// What the file takes up.
+    pub fn size(&self) -> BoxFuture<'_, Result<FileSize, StoreError>> {
+        let path = Arc::clone(&self.path);
+        self.reader.submit(move |conn| compact::size(conn, &path))
+    }
+
+    /// Folds the write-ahead log into the file and empties it, so that what was dropped is not left in there. By itself
+    /// that happens when the last handle on the file closes. Blocks, at most about a minute: [`StoreError::Busy`] when
+    /// somebody reads all that time.
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        compact::checkpoint(&self.path)
+    }
+
+    /// Rebuilds the file without its free pages and empties the write-ahead log. Nothing that was deleted is left in it.
+    ///
+    /// Refused with [`StoreError::Conflict`] while somebody other than `asker` could see drives a run at `now_ms`
+    /// (milliseconds since the Unix epoch): it would wait. Blocks, in proportion to the size of the store, and needs as
+    /// much space again in the folder for temporary files and beside the store.
+    pub fn compact(&self, asker: &Owner, now_ms: u64) -> Result<(), StoreError> {
+        compact::compact(&self.path, asker, now_ms)
+    }
 }
 
 impl Store for SqliteStore {
@@ -83,8 +113,8 @@ impl Store for SqliteStore {
         salt: Salt,
         now_ms: u64,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        let run = run.clone();
-        self.writer.submit(move |conn| run_ops::create(conn, &run, &salt, now_ms))
+        let (path, run) = (Arc::clone(&self.path), run.clone());
+        self.writer.submit(move |conn| run_ops::create(conn, &path, &run, &salt, now_ms))
     }
 
     fn acquire<'a>(
@@ -166,6 +196,18 @@ impl Store for SqliteStore {
     fn forget<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), StoreError>> {
         let (path, run) = (Arc::clone(&self.path), run.clone());
         self.writer.submit(move |conn| run_ops::forget(conn, &path, &run))
+    }
+}
+
+impl Retention for SqliteStore {
+    fn usage<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<RunUsage, StoreError>> {
+        let (path, run) = (Arc::clone(&self.path), run.clone());
+        self.reader.submit(move |conn| keep_ops::usage(conn, &path, &run))
+    }
+
+    fn delete<'a>(&'a self, lease: &'a Lease) -> BoxFuture<'a, Result<(), StoreError>> {
+        let (path, lease) = (Arc::clone(&self.path), lease.clone());
+        self.writer.submit(move |conn| keep_ops::delete(conn, &path, &lease))
     }
 }
 

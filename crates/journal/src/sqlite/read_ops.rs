@@ -18,30 +18,71 @@ fn corrupt(path: &Path, detail: String) -> Failure {
     StoreError::Corrupt { path: path.to_owned(), detail }.into()
 }
 
-/// Hands each stored line from `from_seq` on to `take`, and checks that none is missing.
+/// Hands each stored line from `from_seq` on to `take`, after checking that it is the one that was written, that none is
+/// missing, and that the last is the one that the head names. So what a reader gets is the run, or an error.
 fn lines(
     conn: &Connection,
     path: &Path,
     run: &Stored,
     from_seq: u64,
-    mut take: impl FnMut(u64, Vec<u8>) -> Result<(), Failure>,
+    mut take: impl FnMut(Vec<u8>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut select = conn.prepare_cached(
         "SELECT key, CAST(json AS BLOB) FROM event WHERE key >= ?1 AND key < ?2 ORDER BY key",
     )?;
-    let mut rows = select.query([key(run.id, from_seq), key(run.id, run.head.next)])?;
+    // To the end of the run's keys: one behind the head says that the head is an old one.
+    let mut rows = select.query([key(run.id, from_seq), key(run.id + 1, 0)])?;
     let mut place = from_seq;
+    let mut last = (from_seq == 0).then_some(Digest::ZERO);
     while let Some(row) = rows.next()? {
         if row.get::<_, i64>(0)? != key(run.id, place) {
             break;
         }
-        take(place, row.get(1)?)?;
+        let json: Vec<u8> = row.get(1)?;
+        let Some(link) =
+            link_of(&json, &run.row.run, place).filter(|link| last.is_none_or(|last| link.prev == last))
+        else {
+            let detail = format!("event {place} of run `{}` is not the one that was written", run.row.run);
+            return Err(corrupt(path, detail));
+        };
+        last = Some(link.hash);
+        take(json)?;
         place += 1;
     }
     if place < run.head.next {
         return Err(corrupt(path, format!("event {place} of run `{}` is missing", run.row.run)));
     }
+    if place > run.head.next.max(from_seq) {
+        return Err(corrupt(path, format!("run `{}` has events behind its head", run.row.run)));
+    }
+    if last.is_some_and(|last| last != run.head.hash) {
+        return Err(corrupt(
+            path,
+            format!("run `{}` ends in another event than its head names", run.row.run),
+        ));
+    }
     Ok(())
+}
+
+/// An event's place in the chain.
+struct Link {
+    prev: Digest,
+    hash: Digest,
+}
+
+/// The link that `json` is, if it is one and its hash is right. Whatever kind of event it is: a run of a newer program
+/// is no damage.
+fn link_of(json: &[u8], run: &RunId, place: u64) -> Option<Link> {
+    let mut value: serde_json::Value = serde_json::from_slice(json).ok()?;
+    if to_canonical(&value).ok()? != json
+        || value.get("stream")? != run.as_str()
+        || *value.get("seq")? != place
+    {
+        return None;
+    }
+    let prev = value.get("prev")?.as_str()?.parse().ok()?;
+    let hash = value.as_object_mut()?.remove("hash")?.as_str()?.parse().ok()?;
+    (sha256(&to_canonical(&value).ok()?) == hash).then_some(Link { prev, hash })
 }
 
 pub(super) fn events(
@@ -51,42 +92,23 @@ pub(super) fn events(
     from_seq: u64,
 ) -> Result<Vec<Event>, Failure> {
     let found = stored(conn, path, run)?;
-    let mut events: Vec<Event> = Vec::new();
-    lines(conn, path, &found, from_seq, |place, json| {
-        let event =
-            Event::from_json(&json).map_err(|error| corrupt(path, format!("run `{run}`: {error}")))?;
-        let linked = match events.last() {
-            Some(before) => event.prev == before.hash,
-            None => place > 0 || event.prev == Digest::ZERO,
-        };
-        if !linked || event.seq != place || event.stream != *run || unsealed_hash(&json) != Some(event.hash) {
-            return Err(corrupt(
-                path,
-                format!("event {place} of run `{run}` is not the one that was written"),
-            ));
-        }
+    let mut events = Vec::new();
+    lines(conn, path, &found, from_seq, |json| {
+        let event = Event::from_json(&json).map_err(|error| StoreError::Unreadable {
+            path: path.to_owned(),
+            run: run.clone(),
+            detail: error.to_string(),
+        })?;
         events.push(event);
         Ok(())
     })?;
-    match events.last() {
-        Some(last) if last.hash != found.head.hash => {
-            Err(corrupt(path, format!("run `{run}` ends in another event than its head names")))
-        }
-        _ => Ok(events),
-    }
-}
-
-/// The hash that an event's stored JSON ought to carry.
-fn unsealed_hash(json: &[u8]) -> Option<Digest> {
-    let mut value: serde_json::Value = serde_json::from_slice(json).ok()?;
-    value.as_object_mut()?.remove("hash");
-    Some(sha256(&to_canonical(&value).ok()?))
+    Ok(events)
 }
 
 pub(super) fn events_json(conn: &Connection, path: &Path, run: &RunId) -> Result<Vec<Vec<u8>>, Failure> {
     let found = stored(conn, path, run)?;
     let mut all = Vec::new();
-    lines(conn, path, &found, 0, |_, json| {
+    lines(conn, path, &found, 0, |json| {
         all.push(json);
         Ok(())
     })?;

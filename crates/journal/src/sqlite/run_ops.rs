@@ -13,12 +13,15 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::{Failure, signed};
 use crate::error::StoreError;
 use crate::lease::Lease;
-use crate::owner::Owner;
+use crate::owner::{Fate, Owner};
 use crate::projection::RunRow;
 use crate::store::{Appended, Blob};
 
 /// Events of one run: places are 32 bits of the key.
 const MOST_EVENTS: u64 = 1 << 32;
+
+/// Runs that a store ever has, deleted ones counted: their numbers are the other bits of the key.
+const MOST_RUNS: i64 = 1 << 31;
 
 /// What the store keeps of a run.
 pub(super) struct Stored {
@@ -36,6 +39,24 @@ pub(super) struct Holder {
     pub(super) until_ms: u64,
 }
 
+impl Holder {
+    /// Whether it may be at work, as far as `asker` can tell.
+    pub(super) fn drives(&self, asker: &Owner, now_ms: u64) -> bool {
+        self.until_ms > now_ms && self.owner.fate(asker) == Fate::MayRun
+    }
+}
+
+/// That `holder` has the run.
+pub(super) fn conflict(run: &RunId, holder: Holder) -> StoreError {
+    StoreError::Conflict {
+        run: run.clone(),
+        host: holder.owner.host,
+        pid: holder.owner.pid,
+        since_ms: holder.since_ms,
+        until_ms: holder.until_ms,
+    }
+}
+
 pub(super) const COLUMNS: &str =
     "id, name, created_ms, next, hash, generation, holder, since_ms, until_ms, state, goal, steps, tokens";
 
@@ -43,7 +64,13 @@ pub(super) fn key(id: i64, seq: u64) -> i64 {
     id << 32 | signed(seq)
 }
 
-pub(super) fn create(conn: &Connection, run: &RunId, salt: &Salt, now_ms: u64) -> Result<(), Failure> {
+pub(super) fn create(
+    conn: &Connection,
+    path: &Path,
+    run: &RunId,
+    salt: &Salt,
+    now_ms: u64,
+) -> Result<(), Failure> {
     let row = RunRow::new(run.clone(), now_ms);
     let made = conn
         .prepare_cached(
@@ -54,8 +81,12 @@ pub(super) fn create(conn: &Connection, run: &RunId, salt: &Salt, now_ms: u64) -
     if made == 0 {
         return Err(StoreError::Exists { run: run.clone() }.into());
     }
+    let id = conn.last_insert_rowid();
+    if id >= MOST_RUNS {
+        return Err(StoreError::Full { path: path.to_owned() }.into());
+    }
     conn.prepare_cached("INSERT INTO salt (run, bytes) VALUES (?1, ?2)")?
-        .execute(params![conn.last_insert_rowid(), salt.bytes()])?;
+        .execute(params![id, salt.bytes()])?;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Connections, and the tables with their history.
+//! Connections: whose file it is, how it is written.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -8,51 +8,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::Failure;
 use super::file::{APPLICATION_ID, BUSY_MS, explain};
+use super::migrations::{FORMAT, migrate};
 use crate::error::StoreError;
-
-/// One script for each format, from 1 on. Append to it; never change what has shipped.
-///
-/// An event's key is its run's number times 2^32 plus its place: one tree, no second index, so an append writes one page
-/// for its events. The head, the lease and the row of the list share a table for the same reason.
-const MIGRATIONS: [&str; 1] = ["
-    CREATE TABLE run (
-        id         INTEGER PRIMARY KEY,
-        name       TEXT    NOT NULL UNIQUE,
-        created_ms INTEGER NOT NULL,
-        next       INTEGER NOT NULL,
-        hash       BLOB    NOT NULL,
-        generation INTEGER NOT NULL,
-        holder     TEXT,
-        since_ms   INTEGER,
-        until_ms   INTEGER,
-        state      TEXT    NOT NULL,
-        goal       BLOB,
-        steps      INTEGER NOT NULL,
-        tokens     INTEGER NOT NULL
-    ) STRICT;
-    CREATE TABLE event (
-        key  INTEGER PRIMARY KEY,
-        json TEXT NOT NULL
-    ) STRICT;
-    CREATE TABLE blob (
-        key    INTEGER PRIMARY KEY,
-        run    INTEGER NOT NULL,
-        digest BLOB    NOT NULL,
-        bytes  BLOB    NOT NULL,
-        UNIQUE (run, digest)
-    ) STRICT;
-    CREATE TABLE salt (
-        run   INTEGER PRIMARY KEY,
-        bytes BLOB NOT NULL
-    ) STRICT;
-    -- For people with `sqlite3`; the program does not read it.
-    CREATE VIEW journal AS
-        SELECT run.name AS run, event.key & 4294967295 AS seq, event.json ->> '$.kind' AS kind, event.json AS json
-        FROM event JOIN run ON run.id = event.key >> 32;
-"];
-
-/// The newest format that this program knows.
-const FORMAT: u32 = MIGRATIONS.len() as u32;
 
 thread_local! {
     static WAITING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -90,7 +47,7 @@ pub(super) fn open_for_writing(path: &Path) -> Result<Connection, StoreError> {
     )
     .map_err(sql)?;
     if format < FORMAT {
-        migrate(&mut conn).map_err(sql)?;
+        migrate(&mut conn, path, format)?;
     }
     Ok(conn)
 }
@@ -172,15 +129,4 @@ fn use_wal(conn: &Connection, path: &Path) -> Result<(), StoreError> {
         path: path.to_owned(),
         detail: format!("SQLite keeps its journal in mode `{mode}` there instead of `wal`"),
     })
-}
-
-fn migrate(conn: &mut Connection) -> rusqlite::Result<()> {
-    let tx = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have been first.
-    let format: u32 = tx.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    for script in MIGRATIONS.iter().skip(format as usize) {
-        tx.execute_batch(script)?;
-    }
-    tx.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"))?;
-    tx.commit()
 }

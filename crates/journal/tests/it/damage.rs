@@ -44,12 +44,14 @@ fn databases_of_others_are_refused_and_not_changed() {
 fn d8_a_newer_format_is_refused_by_number() {
     let place = Place::new();
     drop(place.open());
+    let newer = SqliteStore::FORMAT + 1;
     rusqlite::Connection::open(place.file())
         .expect("opens")
-        .execute_batch("PRAGMA user_version = 2")
+        .execute_batch(&format!("PRAGMA user_version = {newer}"))
         .expect("sets");
     let error = refused(&place);
-    assert!(matches!(error, StoreError::TooNew { found: 2, known: 1, .. }), "{error}");
+    let StoreError::TooNew { found, known, .. } = error else { panic!("{error}") };
+    assert_eq!((found, known), (newer, SqliteStore::FORMAT));
 }
 
 #[test]

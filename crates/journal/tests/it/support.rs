@@ -28,6 +28,13 @@ impl Place {
         Self { folder: tempfile::tempdir().expect("temp folder") }
     }
 
+    /// A place with a store as the first program of that format left it.
+    pub(crate) fn with_fixture(format: u32) -> Self {
+        let place = Self::new();
+        std::fs::copy(fixture(&format!("format-{format}.db")), place.file()).expect("copies");
+        place
+    }
+
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("journal.db")
     }
@@ -35,6 +42,11 @@ impl Place {
     pub(crate) fn open(&self) -> SqliteStore {
         SqliteStore::open(self.file()).expect("opens")
     }
+}
+
+/// A file in `tests/fixtures`.
+pub(crate) fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {

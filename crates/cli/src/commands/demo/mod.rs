@@ -22,7 +22,7 @@ use serde_json::json;
 
 use self::git::git;
 use self::rehearsal::Rehearsal;
-use super::run::Output;
+use super::output::Output;
 use super::setup::{ModelChoice, Place, host, interrupt, runtime};
 use super::verify::claim_lines;
 use crate::args::{Demo, Wire};
@@ -260,7 +260,7 @@ async fn work(
     let output = Output::new(json);
     let runtime = runtime(world, place, &model, output.observer(), Arc::new(Always::LATER))?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
-    output.ending(place, &run, &ending).await?;
+    let _ = output.ended(place, &run, &ending, None).await?;
     Ok((run, ending))
 }
 

@@ -1,0 +1,174 @@
+//! Numbers, times, and what a contract says, in words.
+
+use provost::core::act::{ExitFact, Touch, show_argv};
+use provost::core::budget::Budget;
+use provost::core::policy::{Layer, Policy};
+use provost::core::text::{Lines, visible};
+
+/// Milliseconds for people.
+pub(crate) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{} h {} min", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
+
+/// `1,234`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 step`, `1,234 steps`.
+pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
+    let number = number.into();
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Milliseconds since the Unix epoch as a date and a time of day: `2026-01-31 09:05`, in UTC.
+pub(crate) fn moment(ms: u64) -> String {
+    let (days, minutes) = (ms / 86_400_000, ms % 86_400_000 / 60_000);
+    // Days since 0000-03-01: a year that begins in March has its leap day at its end.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = 400 * era + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// The first `most` characters of a text's first line, with a mark where something is left out.
+pub(crate) fn first_line(text: &str, most: usize) -> String {
+    let mut lines = text.trim().lines();
+    let line = lines.next().unwrap_or_default().trim_end();
+    clipped(line, most, lines.next().is_some())
+}
+
+/// A line that shows what it cannot hold, in at most `most` characters; `more` says that something follows it.
+pub(crate) fn clipped(line: &str, most: usize, more: bool) -> String {
+    let shown = visible(line, Lines::Escape);
+    if shown.chars().count() > most || more {
+        return shown.chars().take(most - 1).chain(['…']).collect();
+    }
+    shown
+}
+
+/// Foreign text with each of its lines behind `margin`, so that none can pass for a line of ours.
+pub(crate) fn behind(margin: &str, text: &str) -> Vec<String> {
+    visible(text, Lines::Keep).lines().map(|line| format!("{margin}{line}").trim_end().to_owned()).collect()
+}
+
+/// How a command ended.
+pub(crate) fn exit(exit: ExitFact) -> String {
+    match exit {
+        ExitFact::Exited { code } => format!("exit {code}"),
+        ExitFact::Signalled { signal } => format!("signal {signal}"),
+        ExitFact::TimedOut { limit_ms } => format!("killed at its limit of {}", duration(limit_ms)),
+        ExitFact::Cancelled => "cancelled".to_owned(),
+        ExitFact::DriverLost => "killed: its driver died".to_owned(),
+    }
+}
+
+/// An act by its tool and the first thing that it touches.
+pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
+    let what = touches.first().map_or(String::new(), |touch| match touch {
+        Touch::Exec { argv, .. } => show_argv(argv),
+        Touch::Read { path } | Touch::Write { path } => visible(path.as_str(), Lines::Escape),
+        other => other.to_string(),
+    });
+    format!("{tool} {what}").trim_end().to_owned()
+}
+
+/// All layers of a policy, the most general first.
+pub(crate) fn policy(policy: &Policy) -> String {
+    policy.layers.iter().map(layer).collect::<Vec<_>>().join("; ")
+}
+
+/// A layer with the file it stands in, or, where it was typed, its rules.
+fn layer(layer: &Layer) -> String {
+    /// Rules that are shown.
+    const MOST: usize = 8;
+    let mut text = visible(&layer.name, Lines::Escape);
+    if let Some(source) = &layer.source {
+        text.push_str(&format!(" `{}`", visible(source, Lines::Escape)));
+    } else if layer.name == COMMAND_LINE {
+        let rules = layer.rules.iter().take(MOST);
+        let rules: Vec<String> = rules
+            .map(|rule| visible(&format!("`{} {}`", rule.effect, rule.pattern), Lines::Escape))
+            .collect();
+        text.push_str(&format!(" {}", rules.join(", ")));
+        if layer.rules.len() > MOST {
+            text.push_str(&format!(" and {} more", layer.rules.len() - MOST));
+        }
+    }
+    text
+}
+
+/// Name of the layer that holds the rules of `--allow` and `--deny`.
+pub(crate) const COMMAND_LINE: &str = "command line";
+
+/// The bounds that are set.
+pub(crate) fn budget(budget: &Budget) -> String {
+    let bounds = [
+        budget.steps.map(|steps| counted(steps, "step")),
+        budget.tokens.map(|tokens| counted(tokens, "token")),
+        budget.cost_micros.map(dollars),
+        budget.time_ms.map(duration),
+    ];
+    let bounds: Vec<String> = bounds.into_iter().flatten().collect();
+    if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }
+}
+
+/// Millionths of a US dollar.
+pub(crate) fn dollars(micros: u64) -> String {
+    format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        // `date -u -d @SECONDS '+%F %H:%M'` gives these.
+        let cases = [
+            (0, "1970-01-01 00:00"),
+            (951_782_399, "2000-02-28 23:59"),
+            (951_782_400, "2000-02-29 00:00"),
+            (951_868_800, "2000-03-01 00:00"),
+            (1_735_689_599, "2024-12-31 23:59"),
+            (1_785_585_900, "2026-08-01 12:05"),
+            (4_107_542_400, "2100-03-01 00:00"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(moment(seconds * 1_000), expected);
+        }
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!(counted(1_u32, "step"), "1 step");
+        assert_eq!(counted(0_u32, "step"), "0 steps");
+        assert_eq!(counted(1_234_u32, "act"), "1,234 acts");
+    }
+
+    #[test]
+    fn what_is_cut_is_marked_once() {
+        assert_eq!(first_line("one\ntwo", 10), "one…");
+        assert_eq!(first_line("  a long first line\n", 10), "a long fi…");
+        assert_eq!(first_line("short\n", 10), "short");
+        assert_eq!(first_line("", 10), "");
+    }
+}
