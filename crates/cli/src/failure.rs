@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use provost::agent::{ExportError, RunError};
+use provost::core::text::{Lines, visible};
 
 /// A failure with its exit code and what to do next.
 #[derive(Debug)]
@@ -53,9 +54,10 @@ impl Failure {
     pub(crate) fn print(&self) {
         // A terminal that is gone is no reason to panic.
         let mut err = std::io::stderr().lock();
-        let _ = writeln!(err, "error: {}", self.message);
+        // Names of files and words of vendors stand in it.
+        let _ = writeln!(err, "error: {}", visible(&self.message, Lines::Keep));
         if let Some(hint) = &self.hint {
-            let _ = writeln!(err, "hint: {hint}");
+            let _ = writeln!(err, "hint: {}", visible(hint, Lines::Keep));
         }
     }
 }

@@ -7,7 +7,7 @@ use provost::core::id::RunId;
 use provost::evidence::keys::SigningKey;
 use provost::journal::Store;
 
-use super::setup::{Place, signing_key};
+use super::setup::{Place, keep_outside, signing_key};
 use crate::args::Export;
 use crate::failure::{AtPath, Failure};
 use crate::render::say;
@@ -48,8 +48,9 @@ pub(crate) enum Made {
 }
 
 impl Wanted {
-    /// Refuses a folder that holds something, and a key that cannot be used: better now than when the work is done.
-    pub(crate) fn check(world: &World, dir: &Path) -> Result<Self, Failure> {
+    /// Refuses a folder that holds something or lies in the workspace, and a key that cannot be used: better now than when the work is done.
+    pub(crate) fn check(world: &World, dir: &Path, workspace: &Path) -> Result<Self, Failure> {
+        keep_outside("--export", dir, workspace)?;
         let taken = dir.exists() && (!dir.is_dir() || std::fs::read_dir(dir).at(dir)?.next().is_some());
         if taken {
             return Err(Failure::usage(format!("--export `{}`: it is there and not empty", dir.display())));

@@ -1,5 +1,7 @@
 //! `provost resume` and `provost settle`.
 
+use std::path::Path;
+
 use provost::agent::{Answer, Says};
 use provost::core::event::{Settlement, Verdict};
 use provost::core::id::ActId;
@@ -38,7 +40,8 @@ pub(crate) async fn settle(world: &World, args: Settle) -> Result<u8, Failure> {
 async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, Failure> {
     let place = Place::existing(world, args.store.store.as_deref())?;
     let (run, created, state) = place.load(&args.run).await?;
-    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir)).transpose()?;
+    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, Path::new(&created.root)));
+    let export = export.transpose()?;
     if state.outcome().is_some() {
         eprintln!("`{run}` is over already; nothing is left to do");
     }

@@ -10,7 +10,7 @@ use provost::evidence::git::{GitError, ObjectFormat, Repository};
 
 use super::export::Wanted;
 use super::output::Output;
-use super::setup::{ModelChoice, Place, approver, interrupt, policy, runtime};
+use super::setup::{ModelChoice, Place, approver, interrupt, keep_outside, policy, runtime};
 use crate::args::{ModelArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
 use crate::render::Preview;
@@ -19,8 +19,9 @@ use crate::world::World;
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let contract = contract(&args)?;
     let order = order(&args, contract)?;
-    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir)).transpose()?;
+    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let model = choose_model(&args.model)?;
+    keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);
     if let Output::People(console) = &output {

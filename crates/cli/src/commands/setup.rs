@@ -299,3 +299,17 @@ pub(crate) fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     std::fs::write(&beside, public).at(&beside)?;
     Ok(key)
 }
+
+/// Refuses a path in the workspace, where the agent could put a link in its place, or read and change what is there.
+pub(crate) fn keep_outside(what: &str, path: &Path, workspace: &Path) -> Result<(), Failure> {
+    let Ok(workspace) = workspace.canonicalize() else { return Ok(()) };
+    let absolute = std::path::absolute(path).at(path)?;
+    let real = absolute.ancestors().find_map(|above| above.canonicalize().ok());
+    if real.is_some_and(|real| real.starts_with(&workspace)) {
+        return Err(Failure::usage(format!(
+            "{what} `{}` lies in the workspace, which is the agent's: choose a place outside of it",
+            path.display()
+        )));
+    }
+    Ok(())
+}

@@ -339,12 +339,12 @@ fn a_run_that_is_over_says_so_and_asks_nobody() {
         assert_eq!(stage.env.journal(&run), journal);
     }
     let env = TestEnvironment::new();
-    let _ = env.provost(["resume", "r0"]).code(2).says("r0");
+    let _ = env.provost(["resume", "r0"]).code(2).says("no store at");
 }
 
 #[test]
 fn an_interrupt_ends_in_130_wherever_it_comes_and_the_run_goes_on() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let stage = Stage::new(|root| json!({ "steps": [shell(&hang(root)), submit()] }));
         let driver = stage.start(&[]);
         eventually("the command runs", || stage.count() == ["begun"]);

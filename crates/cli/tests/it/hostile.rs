@@ -153,3 +153,18 @@ fn two_runs_in_one_tree_are_refused() {
         let _ = env.run(&repo.path.join(second), &quick, &[]).code(0);
     }
 }
+
+#[test]
+fn nothing_of_the_runtimes_own_lies_where_the_agent_works() {
+    let (env, repo) = stage(&[("a.txt", "a\n")]);
+    let model = env.rehearse(&json!({ "steps": [submit()] }));
+    std::os::unix::fs::symlink(&repo.path, env.at("alias")).unwrap();
+    for (option, place) in
+        [("--export", "repository/evidence"), ("--export", "alias/x/y"), ("--store", "repository/s.db")]
+    {
+        let place = env.at(place).display().to_string();
+        let _ = env.run(&repo.path, &model, &[option, &place]).code(2).says("choose a place outside");
+    }
+    let place = env.at("beside").display().to_string();
+    let _ = env.run(&repo.path, &model, &["--export", &place]).code(0);
+}

@@ -116,7 +116,8 @@ fn a_run_that_is_done_and_has_no_bundle_is_no_wrong_use() {
     assert_eq!(ran.last()["exit_code"], 4);
     // A folder that cannot be written is no wrong use either, once the work is done.
     let case = Case::new();
-    let ran = case.run_to("repository/a.txt/bundle", [submit()], &[]).code(70);
+    std::fs::write(case.env.at("file"), "").unwrap();
+    let ran = case.run_to("file/bundle", [submit()], &[]).code(70);
     assert_eq!((&ran.last()["outcome"], &ran.last()["exit_code"]), (&json!("done"), &json!(70)), "{ran}");
     // The control.
     let case = Case::new();

@@ -241,8 +241,9 @@ impl Disk {
         let bytes = fs::read(&self.log).unwrap_or_default();
         let mut rest = bytes.as_slice();
         let mut records = Vec::new();
-        while !rest.is_empty() {
-            records.push(read_record(&mut rest));
+        // What was killed while it wrote the last one down did not come to do it.
+        while let Some(record) = read_record(&mut rest) {
+            records.push(record);
         }
         records
     }
@@ -317,21 +318,17 @@ fn tear(at: u64, new: &mut Vec<u8>, rng: &mut Rng) {
     new.truncate(if kept == 0 { 0 } else { to_boundary + (kept - 1) * SECTOR });
 }
 
-fn read_record(rest: &mut &[u8]) -> Record {
-    let mut number = || {
-        let (head, tail) = rest.split_at(8);
-        *rest = tail;
-        u64::from_ne_bytes(head.try_into().unwrap())
-    };
-    let [kind, a, b, c, first, second] = std::array::from_fn(|_| number());
-    let mut bytes = |count: u64| {
-        let (head, tail) = rest.split_at(count as usize);
-        *rest = tail;
-        head.to_vec()
-    };
-    let (first, second) = (bytes(first), bytes(second));
+/// Takes a record off the front; `None` where there is no whole one.
+fn read_record(rest: &mut &[u8]) -> Option<Record> {
+    let mut numbers = [0; 6];
+    for number in &mut numbers {
+        *number = u64::from_ne_bytes(rest.split_off(..8)?.try_into().unwrap());
+    }
+    let [kind, a, b, c, first, second] = numbers;
+    let mut bytes = |count: u64| rest.split_off(..count as usize).map(<[u8]>::to_vec);
+    let (first, second) = (bytes(first)?, bytes(second)?);
     let name = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    match kind as u8 {
+    Some(match kind as u8 {
         b'w' => Record::Change(Change::Write { file: a, at: b, old_size: c, old: first, new: second }),
         b't' => Record::Change(Change::Resize { file: a, size: b, old_size: c, lost: first }),
         b'n' => Record::Change(Change::Name { folder: c, name: name(&first), old: b, new: a }),
@@ -345,7 +342,7 @@ fn read_record(rest: &mut &[u8]) -> Record {
         b'b' => Record::Syncing { number: b },
         b's' => Record::Synced { subject: a, number: b },
         other => panic!("a record of kind {other}"),
-    }
+    })
 }
 
 fn inode(path: &Path) -> Option<Inode> {

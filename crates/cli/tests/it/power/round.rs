@@ -190,6 +190,7 @@ impl<'a> Round<'a> {
     /// Gives back what the power cut took.
     fn find_records(&mut self, run: &str) {
         let spool = self.stage.env.store().with_extension("spool").join(run);
+        fs::create_dir_all(&spool).unwrap();
         for act in std::mem::take(&mut self.lost) {
             let folder = spool.join(format!("act-{act}"));
             let (whole, exit) = (self.kept(act), self.kept(act).with_extension("json"));
