@@ -2,6 +2,7 @@
 //! twenty moments of an ordinary run; here each moment is one that an ordinary run passes too quickly.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -242,8 +243,17 @@ fn what_somebody_changed_after_the_crash_is_not_the_commands_doing() {
     eventually("the command runs", || stage.repo.path.join("flag").exists());
     let _ = driver.kill();
     let spool = stage.env.at("state/provost/provost.spool");
-    eventually("its record is written", || {
-        crate::support::files_beneath(&spool).iter().any(|file| file.ends_with("exit.json"))
+    let record = || crate::support::files_beneath(&spool).into_iter().find(|file| file.ends_with("exit.json"));
+    eventually("its record is written", || record().is_some());
+    let record: Value = serde_json::from_slice(&fs::read(record().unwrap()).unwrap()).unwrap();
+    let ended = record["ended_at_ns"].as_u64().unwrap();
+    // The file system's clock ticks every few milliseconds: within one tick nobody can tell.
+    eventually("a new file is younger than that", || {
+        let probe = stage.env.at("probe");
+        let _ = fs::remove_file(&probe);
+        fs::write(&probe, "").unwrap();
+        let meta = fs::metadata(&probe).unwrap();
+        (meta.ctime() * 1_000_000_000 + meta.ctime_nsec()) as u64 > ended
     });
     stage.repo.write("mine.txt", "mine\n");
     stage.repo.write("a.txt", "mine\n");
