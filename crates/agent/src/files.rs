@@ -198,8 +198,14 @@ impl Files {
             RunError::Gone(format!("the list of files at the start does not parse: {error}"))
         })?;
         self.base = base.files.into_iter().map(|file| (file.path.clone(), file)).collect();
-        self.known = Some(Guarded { protected: base.guarded, too_deep: base.too_deep, ..Guarded::default() });
         let net = recorder.state().net_changes();
+        // What acts made where the policy asks is there by right, and so are the folders that it is in.
+        let mut protected = base.guarded;
+        for change in net.values().filter(|change| change.after.is_some()) {
+            protected.extend(change.path.ancestors().filter_map(|above| RelPath::parse(above).ok()));
+            protected.insert(change.path.clone());
+        }
+        self.known = Some(Guarded { protected, too_deep: base.too_deep, ..Guarded::default() });
         let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
         self.scan(&watched)?;
         let mut suspect: BTreeSet<RelPath> = net.keys().cloned().collect();

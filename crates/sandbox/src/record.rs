@@ -127,7 +127,7 @@ pub enum Recovered {
 ///
 /// # Errors
 ///
-/// An I/O error of the folder, or `InvalidData` when a record does not parse.
+/// An I/O error of the folder. A record that was torn, by a power cut, is none: then nobody can tell.
 pub fn recover(record_dir: &Path, wait: Duration) -> io::Result<Recovered> {
     let deadline = Instant::now() + wait;
     // Held until the folder has been read, so that no supervisor starts in between.
@@ -163,6 +163,7 @@ pub(crate) fn read(record_dir: &Path) -> io::Result<Recovered> {
     Ok(Recovered::NotStarted(Failure::new("supervisor", libc::ESRCH, "ended before it let the command go")))
 }
 
+/// A record; `None` where it is missing or torn.
 fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let mut text = Vec::new();
     match File::open(path) {
@@ -170,7 +171,5 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    serde_json::from_slice(&text)
-        .map(Some)
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("`{}`: {error}", path.display())))
+    Ok(serde_json::from_slice(&text).ok())
 }

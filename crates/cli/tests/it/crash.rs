@@ -243,7 +243,8 @@ fn what_somebody_changed_after_the_crash_is_not_the_commands_doing() {
     eventually("the command runs", || stage.repo.path.join("flag").exists());
     let _ = driver.kill();
     let spool = stage.env.at("state/provost/provost.spool");
-    let record = || crate::support::files_beneath(&spool).into_iter().find(|file| file.ends_with("exit.json"));
+    let record =
+        || crate::support::files_beneath(&spool).into_iter().find(|file| file.ends_with("exit.json"));
     eventually("its record is written", || record().is_some());
     let record: Value = serde_json::from_slice(&fs::read(record().unwrap()).unwrap()).unwrap();
     let ended = record["ended_at_ns"].as_u64().unwrap();

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::ErrorCode;
 use rusqlite::ffi;
@@ -43,7 +44,9 @@ fn make(path: &Path, folder: &Path) -> Result<(), StoreError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}-{}.new", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    // A process of the same number may have died here, in a container above all.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    name.push(format!(".{}-{}-{now}.new", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
     let fresh = folder.join(name);
     let made = OpenOptions::new()
         .write(true)

@@ -185,7 +185,9 @@ fn write_whole(folder: BorrowedFd<'_>, name: &str, text: &[u8]) -> Result<(), Er
 
 fn mark_started(folder: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)
+    rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)?;
+    // Durable before the command is let go: after a power cut, a folder without the marker says that it never ran.
+    rustix::fs::fsync(folder)
 }
 
 /// A fresh folder for a command that has no `/tmp` of its own, and the variables that point there.
