@@ -25,8 +25,10 @@ pub(crate) fn remove(parent: BorrowedFd<'_>, name: &[u8], aside: BorrowedFd<'_>)
     }
     let place = place_in(aside)?;
     let removed = empty_out(parent, &name, &place.folder);
-    unlinkat(aside, &place.name, AtFlags::REMOVEDIR)?;
-    removed
+    let closed = unlinkat(aside, &place.name, AtFlags::REMOVEDIR);
+    // Why it could not be removed says more than that something is left.
+    removed?;
+    Ok(closed?)
 }
 
 /// Removes the folder at `path`, which lies in a folder that only its owner can change.
