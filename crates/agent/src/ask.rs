@@ -65,7 +65,8 @@ impl Driver<'_> {
             let mut relay = Relay(observer.as_ref());
             let answer = tokio::select! {
                 answer = self.dialogue.ask(&request, &mut relay) => answer,
-                () = self.interrupt.requested() => return self.detach(Pause::Interrupted, None).await,
+                // The loop sees what is wanted.
+                () = self.interrupt.requested() => return Ok(()),
             };
             match answer {
                 Ok(answer) => return self.answered(step, request.id, answer, estimate),
@@ -81,9 +82,10 @@ impl Driver<'_> {
                         return self.detach(Pause::Provider, None).await;
                     };
                     tokio::select! {
-                        () = tokio::time::sleep(wait) => {}
-                        () = self.interrupt.requested() => return self.detach(Pause::Interrupted, None).await,
-                    }
+                            () = tokio::time::sleep(wait) => {}
+                            // The loop sees what is wanted.
+                    () = self.interrupt.requested() => return Ok(()),
+                        }
                 }
             }
         }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use provost_core::contract::Limits;
 use provost_core::digest::TreeDigest;
-use provost_core::event::{Body, DriverDetached, RunFinished, SubmitVia, Submitted};
+use provost_core::event::{Body, DriverDetached, RunCancelled, RunFinished, RunHeld, SubmitVia, Submitted};
 use provost_core::outcome::Pause;
 use provost_core::state::Next;
-use provost_core::transcript::{Assistant, Message, Stop};
+use provost_core::transcript::{self, Assistant, Message};
+use provost_journal::Word;
 use provost_model::Dialogue;
 
 use crate::ask::Metered;
@@ -18,6 +19,7 @@ use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
+use crate::mail::{Mail, Stop};
 use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
@@ -49,6 +51,13 @@ impl Ending {
     }
 }
 
+/// Whether somebody wanted the run stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    Now,
+    No,
+}
+
 /// One driver at work on one run.
 pub(crate) struct Driver<'a> {
     pub(crate) runtime: &'a Runtime,
@@ -58,9 +67,10 @@ pub(crate) struct Driver<'a> {
     pub(crate) sandbox: Arc<dyn Contained>,
     pub(crate) limits: Limits,
     pub(crate) interrupt: Interrupt,
+    pub(crate) mail: Mail,
     /// The answer whose calls are being worked on, and why the model stopped there.
     pub(crate) answer: Option<Arc<Assistant>>,
-    pub(crate) stop: Stop,
+    pub(crate) stop: transcript::Stop,
     /// The last request as its vendor counted it, for estimating the next.
     pub(crate) metered: Option<Metered>,
     /// The environment of commands.
@@ -73,12 +83,14 @@ impl Driver<'_> {
     pub(crate) async fn drive(&mut self) -> Result<Ending, RunError> {
         loop {
             let next = self.recorder.state().next();
-            if self.interrupt.is_requested() && !matches!(next, Next::Over(_) | Next::Attach) {
-                self.detach(Pause::Interrupted, None).await?;
+            if !matches!(next, Next::Over(_) | Next::Attach) && self.stop_if_asked().await? == Stopped::Now {
                 continue;
             }
             match next {
                 Next::Over(finished) => return Ok(Ending::Over(finished)),
+                Next::Create | Next::Dropped => {
+                    return Err(RunError::Internal("a run is driven that does not exist".to_owned()));
+                }
                 Next::Attach => {
                     let left = self.recorder.state().pause().cloned();
                     return left
@@ -98,6 +110,35 @@ impl Driver<'_> {
                 Next::Finish(outcome) => self.finish(outcome).await?,
             }
         }
+    }
+
+    /// Where somebody wants the run stopped, does what they want. A run that is cancelled already goes on to its close.
+    async fn stop_if_asked(&mut self) -> Result<Stopped, RunError> {
+        if !self.interrupt.is_requested() || self.recorder.state().cancelled().is_some() {
+            return Ok(Stopped::No);
+        }
+        match self.mail.stop() {
+            Some((Stop::Cancel, by)) => {
+                self.recorder.record(Body::RunCancelled(RunCancelled { by }))?;
+                self.recorder.commit().await?;
+                self.discard(Word::Cancel).await?;
+            }
+            Some((Stop::Hold, by)) => {
+                self.recorder
+                    .record(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None }))?;
+                let why = self.recorder.content("Somebody holds it.");
+                self.recorder.record(Body::RunHeld(RunHeld { by, why }))?;
+                self.recorder.commit().await?;
+                self.discard(Word::Hold).await?;
+            }
+            None => self.detach(Pause::Interrupted, None).await?,
+        }
+        Ok(Stopped::Now)
+    }
+
+    /// Throws away a letter whose word is durable in the journal.
+    pub(crate) async fn discard(&self, read: Word) -> Result<(), RunError> {
+        Ok(self.runtime.store.discard(&self.recorder.lease, vec![read]).await?)
     }
 
     /// Commits, and pushes what thereby became durable into the dialogue with the model (I2).

@@ -37,6 +37,35 @@ pub enum RunError {
     /// Something about the contract cannot hold.
     #[error("contract: {0}")]
     Contract(String),
+    /// The run was cancelled before it began.
+    #[error("`{run}` was cancelled by {by} before it began: nothing was done, and nothing will be")]
+    Dropped {
+        /// The run.
+        run: String,
+        /// Who cancelled it.
+        by: String,
+    },
+    /// The run's driver does not act on what it was told.
+    #[error(
+        "process {pid} on host `{host}` has `{run}` and does not answer; what was said waits for it. Is it stopped, or its \
+         machine gone?"
+    )]
+    Unheard {
+        /// The run.
+        run: String,
+        /// The driver's host.
+        host: String,
+        /// The driver's process id there.
+        pid: u32,
+    },
+    /// The run's name is taken by another contract.
+    #[error("`{run}` is in the store with another contract ({differs}); choose another id, or leave it out")]
+    Taken {
+        /// The run.
+        run: String,
+        /// What is not the same.
+        differs: String,
+    },
     /// The journal holds what cannot have happened.
     #[error("the journal of `{run}` is not sound: {violation}")]
     Unsound {
@@ -75,9 +104,14 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) => store_exit_code(error),
-            Self::Occupied(_) => 7,
+            Self::Occupied(_) | Self::Unheard { .. } => 7,
             Self::Containment(_) => 9,
-            Self::Workspace { .. } | Self::Contract(_) | Self::Git(_) | Self::Profile(_) => 2,
+            Self::Dropped { .. } => 10,
+            Self::Taken { .. }
+            | Self::Workspace { .. }
+            | Self::Contract(_)
+            | Self::Git(_)
+            | Self::Profile(_) => 2,
             Self::Unsound { .. } | Self::Event(_) | Self::Gone(_) => 8,
             Self::Spool { .. } | Self::Internal(_) => 70,
         }

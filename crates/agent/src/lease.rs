@@ -1,14 +1,16 @@
-//! A lease that is kept alive while it is held, and given back.
+//! A lease that is kept alive while it is held, and given back. What keeps it alive also fetches the letters.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use provost_core::id::RunId;
-use provost_journal::{Lease, Owner, Store, StoreError};
+use provost_journal::{Lease, Owner, Store, StoreError, Word};
 use tokio::sync::oneshot;
 
 use crate::error::RunError;
+use crate::interrupt::Interrupt;
+use crate::mail::Mail;
 use crate::runtime::Clock;
 
 /// How long a lease lasts without a heartbeat.
@@ -17,9 +19,14 @@ const TTL: Duration = Duration::from_mins(1);
 /// How often it is renewed: two heartbeats may be lost.
 const HEARTBEAT: Duration = Duration::from_secs(20);
 
+/// How often the letters are looked at. A cancelled command's tree is to be gone within a second.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A run's lease. Its heartbeat has a thread of its own: no step is so long, and no executor so busy, that it stops.
 pub(crate) struct Held {
     pub(crate) lease: Lease,
+    /// What others say to this driver.
+    pub(crate) mail: Mail,
     store: Arc<dyn Store>,
     lost: oneshot::Receiver<RunError>,
     gone: oneshot::Receiver<()>,
@@ -28,15 +35,28 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes the lease of `run` for this process.
-    pub(crate) async fn acquire(store: Arc<dyn Store>, run: &RunId, clock: Clock) -> Result<Self, RunError> {
-        let owner = Owner::this_process()
-            .map_err(|error| RunError::Internal(format!("who this process is: {error}")))?;
+    /// Takes the lease of `run` for this process. What comes for the run by letter stops it by `interrupt`.
+    pub(crate) async fn acquire(
+        store: Arc<dyn Store>,
+        run: &RunId,
+        clock: Clock,
+        interrupt: &Interrupt,
+    ) -> Result<Self, RunError> {
+        let owner = this_process()?;
+        let interrupt =
+            interrupt.child().map_err(|error| RunError::Internal(format!("a handle: {error}")))?;
+        let mail = Mail::new(interrupt);
         let lease = store.acquire(run, owner, clock(), TTL).await?;
+        let waiting = store.letters(run).await?;
+        if waiting.iter().any(|letter| letter.says == Word::Hold) {
+            // It was for the driver before this one. Whoever resumes a run wants it driven.
+            store.discard(&lease, vec![Word::Hold]).await?;
+        }
+        mail.deliver(waiting.into_iter().filter(|letter| letter.says != Word::Hold).collect());
         let (stop, stopped) = channel();
         let (say_lost, lost) = oneshot::channel();
         let (say_gone, gone) = oneshot::channel();
-        let heart = Heart { store: store.clone(), lease: lease.clone(), clock };
+        let heart = Heart { store: store.clone(), lease: lease.clone(), clock, mail: mail.clone() };
         let beat = move || {
             if let Some(error) = heart.beat(&stopped) {
                 let _ = say_lost.send(error);
@@ -48,7 +68,7 @@ impl Held {
             .name("heartbeat".to_owned())
             .spawn(beat)
             .map_err(|error| RunError::Internal(format!("a heartbeat: {error}")))?;
-        Ok(Self { lease, store, lost, gone, stop })
+        Ok(Self { lease, mail, store, lost, gone, stop })
     }
 
     /// Waits until somebody else has the run.
@@ -69,39 +89,56 @@ impl Held {
     }
 }
 
+/// This process, as a lease names it.
+pub(crate) fn this_process() -> Result<Owner, RunError> {
+    Owner::this_process().map_err(|error| RunError::Internal(format!("who this process is: {error}")))
+}
+
 /// What the heartbeat's thread has.
 struct Heart {
     store: Arc<dyn Store>,
     lease: Lease,
     clock: Clock,
+    mail: Mail,
 }
 
 impl Heart {
-    /// Renews the lease until it is stopped. The error says who has the run instead.
+    /// Renews the lease and fetches letters until it is stopped. The error says who has the run instead.
     fn beat(mut self, stopped: &Receiver<()>) -> Option<RunError> {
+        let mut executor = None;
+        let mut renewed = Instant::now();
         loop {
-            match stopped.recv_timeout(HEARTBEAT) {
+            match stopped.recv_timeout(LOOK) {
                 Ok(()) => return None,
                 Err(RecvTimeoutError::Disconnected) => {
-                    wait_for(self.store.release(&self.lease));
+                    wait_for(&mut executor, self.store.release(&self.lease));
                     return None;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            match wait_for(self.store.renew(&self.lease, (self.clock)(), TTL)) {
-                Some(Ok(renewed)) => self.lease = renewed,
+            // A store that cannot be read now can be in a moment; the appends themselves say so if it lasts.
+            if let Some(Ok(letters)) = wait_for(&mut executor, self.store.letters(&self.lease.run)) {
+                self.mail.deliver(letters);
+            }
+            if renewed.elapsed() < HEARTBEAT {
+                continue;
+            }
+            match wait_for(&mut executor, self.store.renew(&self.lease, (self.clock)(), TTL)) {
+                Some(Ok(lease)) => self.lease = lease,
                 Some(Err(error @ (StoreError::Fenced { .. } | StoreError::Conflict { .. }))) => {
                     return Some(error.into());
                 }
-                // The store may be busy or full for a moment; the appends themselves say so if it lasts.
                 Some(Err(_)) | None => {}
             }
+            renewed = Instant::now();
         }
     }
 }
 
 /// Waits on the heartbeat's own thread; `None` where the system gives it nothing to wait with.
-fn wait_for<T>(future: impl Future<Output = T>) -> Option<T> {
-    let executor = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    Some(executor.block_on(future))
+fn wait_for<T>(executor: &mut Option<tokio::runtime::Runtime>, future: impl Future<Output = T>) -> Option<T> {
+    if executor.is_none() {
+        *executor = tokio::runtime::Builder::new_current_thread().enable_all().build().ok();
+    }
+    Some(executor.as_ref()?.block_on(future))
 }

@@ -8,16 +8,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
 use provost_core::event::{
-    Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, Settlement, Verdict,
+    Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, RunFinished, Settlement, Verdict,
 };
 use provost_core::id::{ActId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Policy};
-use provost_core::state::RunState;
+use provost_core::state::{Next, RunState};
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
-use provost_journal::Store;
+use provost_journal::{Letter, Store, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::{Probe, Profile, RungChoice};
 use provost_tools::command::HostEnvironment;
@@ -30,8 +30,10 @@ use crate::files::{Files, Made};
 use crate::host::{command_environment, outside_of};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
+use crate::mail::Mail;
 use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
+use crate::queue;
 use crate::recorder::Recorder;
 
 /// Milliseconds since the Unix epoch.
@@ -100,13 +102,20 @@ pub enum Says {
     Settled(Settlement),
 }
 
+/// What became of a run that was taken up.
+pub(crate) enum Taken {
+    /// It was driven.
+    Driven(Ending),
+    /// It was over: by now, or before.
+    Over(RunFinished),
+}
+
 /// What is made ready before a run exists.
-struct Begun {
+struct Ready {
     files: Files,
     sandbox: Arc<dyn Contained>,
     /// How many files the workspace has.
     tracked: u64,
-    salt: Salt,
 }
 
 impl Runtime {
@@ -132,6 +141,19 @@ impl Runtime {
 
     /// Makes a run and drives it until it is over or pauses.
     pub async fn start(&self, order: Order, interrupt: Interrupt) -> Result<(RunId, Ending), RunError> {
+        let ready = self.make_ready(&order)?;
+        let run = new_run(&self.clock)?;
+        let salt = Salt::new(random()?);
+        self.store.create(&run, salt.clone(), (self.clock)()).await?;
+        let mut held = self.acquire(&run, &interrupt).await?;
+        let recorder = self.recorder(salt, &held);
+        let ending = self.begin(order, ready, recorder, &mut held).await;
+        held.give_back().await;
+        Ok((run, ending?))
+    }
+
+    /// Looks at all that a run needs before it exists: what cannot be is refused before anything is on record.
+    fn make_ready(&self, order: &Order) -> Result<Ready, RunError> {
         check(&order.contract)?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
@@ -140,26 +162,17 @@ impl Runtime {
             check_gate(gate, &order.contract.limits, &files, &self.environment(&files))?;
             check_beside(gate, &files)?;
         }
-
-        let run = RunId::from_parts((self.clock)(), random()?);
-        let salt = Salt::new(random()?);
-        self.store.create(&run, salt.clone(), (self.clock)()).await?;
-        let mut held = self.acquire(&run).await?;
-        let begun = Begun { files, sandbox, tracked, salt };
-        let ending = self.begin(order, begun, &mut held, interrupt).await;
-        held.give_back().await;
-        Ok((run, ending?))
+        Ok(Ready { files, sandbox, tracked })
     }
 
     async fn begin(
         &self,
         order: Order,
-        begun: Begun,
+        ready: Ready,
+        mut recorder: Recorder,
         held: &mut Held,
-        interrupt: Interrupt,
     ) -> Result<Ending, RunError> {
-        let Begun { mut files, sandbox, tracked, salt } = begun;
-        let mut recorder = self.recorder(salt, held);
+        let Ready { mut files, sandbox, tracked } = ready;
         let manifest = files.keep_base(&mut recorder)?;
         let specs = self.tools.specs();
         let tools = serde_json::to_vec(&specs).map_err(|error| RunError::Internal(error.to_string()))?;
@@ -175,7 +188,7 @@ impl Runtime {
             price: contract.price,
             gate: contract.gate,
             limits: contract.limits,
-            model: self.model.clone(),
+            model: recorder.state().queued().map_or(&self.model, |queued| &queued.model).clone(),
             source: order.source,
             repository: order.repository.map(|path| path.display().to_string()),
             root: files.root().display().to_string(),
@@ -187,11 +200,11 @@ impl Runtime {
         recorder.record(Body::RunCreated(Box::new(created)))?;
         attach(&mut recorder, sandbox.as_ref())?;
         let prelude = Prelude { system, tools: specs, max_output: limits.answer_tokens };
-        let driver = self.driver(recorder, files, sandbox, prelude, limits, interrupt);
+        let driver = self.driver(recorder, files, sandbox, prelude, limits, held.mail.clone());
         self.drive(driver, held).await
     }
 
-    /// Takes up a run where its journal ends. `answers` are words on acts that wait.
+    /// Takes up a run where its journal ends, and begins one that is queued. `answers` are words on acts that wait.
     ///
     /// Policy, budget, gate and limits come from the journal; nothing here widens them.
     pub async fn resume(
@@ -200,24 +213,32 @@ impl Runtime {
         answers: &[Answer],
         interrupt: Interrupt,
     ) -> Result<Ending, RunError> {
-        let events = self.store.events(run, 0).await?;
-        check_answers(run, &events, answers)?;
-        if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
-            return Ok(Ending::Over(finished.clone()));
+        match self.take(run, answers, interrupt).await? {
+            Taken::Driven(ending) => Ok(ending),
+            Taken::Over(finished) => Ok(Ending::Over(finished)),
         }
-        let mut held = self.acquire(run).await?;
-        let ending = self.go_on(run, answers, &mut held, interrupt).await;
-        held.give_back().await;
-        ending
     }
 
-    async fn go_on(
+    /// The same, and tells whether there was anything to drive.
+    pub(crate) async fn take(
         &self,
         run: &RunId,
         answers: &[Answer],
-        held: &mut Held,
         interrupt: Interrupt,
-    ) -> Result<Ending, RunError> {
+    ) -> Result<Taken, RunError> {
+        let events = self.store.events(run, 0).await?;
+        check_answers(run, &events, answers)?;
+        check_letters(answers, &self.store.letters(run).await?)?;
+        if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
+            return Ok(Taken::Over(finished.clone()));
+        }
+        let mut held = self.acquire(run, &interrupt).await?;
+        let taken = self.go_on(run, answers, &mut held).await;
+        held.give_back().await;
+        taken
+    }
+
+    async fn go_on(&self, run: &RunId, answers: &[Answer], held: &mut Held) -> Result<Taken, RunError> {
         let salt =
             self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
         // Read again under the lease: whoever held it before may have written in between.
@@ -225,8 +246,12 @@ impl Runtime {
         let mut recorder = self.recorder(salt, held);
         recorder.replay(&events)?;
         let Some(created) = recorder.state().created().cloned() else {
-            return Err(RunError::Gone(format!("`{run}` was never started: its journal is empty")));
+            // Of its own, and not a part of every future that goes on with a run.
+            return Box::pin(self.begin_queued(recorder, held)).await.map(Taken::Driven);
         };
+        if let Next::Over(finished) = recorder.state().next() {
+            return Ok(Taken::Over(finished));
+        }
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         files.restore(&created, &recorder).await?;
@@ -241,7 +266,7 @@ impl Runtime {
 
         attach(&mut recorder, sandbox.as_ref())?;
         let prelude = Prelude { system, tools: specs, max_output: created.limits.answer_tokens };
-        let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, interrupt);
+        let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone());
         driver.recorder.commit().await?;
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
@@ -249,8 +274,24 @@ impl Runtime {
         for message in &messages {
             driver.dialogue.push(message);
         }
+        driver.take_letters().await?;
         driver.take_answers(answers)?;
-        self.drive(driver, held).await
+        self.drive(driver, held).await.map(Taken::Driven)
+    }
+
+    /// Begins a run that is queued, exactly as it was queued.
+    async fn begin_queued(&self, recorder: Recorder, held: &mut Held) -> Result<Ending, RunError> {
+        let run = recorder.state().stream().to_string();
+        if let Some(cancelled) = recorder.state().cancelled() {
+            return Err(RunError::Dropped { run, by: cancelled.by.clone() });
+        }
+        let Some(queued) = recorder.state().queued().cloned() else {
+            return Err(RunError::Gone(format!("`{run}` was never started: its journal is empty")));
+        };
+        let goal = String::from_utf8_lossy(&recorder.bytes(&queued.goal).await?).into_owned();
+        let order = queue::order(&queued, goal)?;
+        let ready = self.make_ready(&order)?;
+        self.begin(order, ready, recorder, held).await
     }
 
     fn recorder(&self, salt: Salt, held: &Held) -> Recorder {
@@ -264,7 +305,7 @@ impl Runtime {
         sandbox: Arc<dyn Contained>,
         prelude: Prelude,
         limits: Limits,
-        interrupt: Interrupt,
+        mail: Mail,
     ) -> Driver<'_> {
         let environment = self.environment(&files);
         Driver {
@@ -274,7 +315,8 @@ impl Runtime {
             files,
             sandbox,
             limits,
-            interrupt,
+            interrupt: mail.interrupt().clone(),
+            mail,
             answer: None,
             stop: Stop::End,
             metered: None,
@@ -291,8 +333,8 @@ impl Runtime {
         environment
     }
 
-    async fn acquire(&self, run: &RunId) -> Result<Held, RunError> {
-        Held::acquire(self.store.clone(), run, self.clock.clone()).await
+    async fn acquire(&self, run: &RunId, interrupt: &Interrupt) -> Result<Held, RunError> {
+        Held::acquire(self.store.clone(), run, self.clock.clone(), interrupt).await
     }
 
     /// Drives until the run is over or pauses, or until somebody else has it.
@@ -342,7 +384,12 @@ pub(crate) fn jitter() -> f64 {
     random::<4>().map_or(0.5, |bytes| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], RunError> {
+/// A name that no run has.
+pub(crate) fn new_run(clock: &Clock) -> Result<RunId, RunError> {
+    Ok(RunId::from_parts(clock(), random()?))
+}
+
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], RunError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| RunError::Internal(format!("no randomness: {error}")))?;
     Ok(bytes)
@@ -425,12 +472,28 @@ fn check_answers(run: &RunId, events: &[Event], answers: &[Answer]) -> Result<()
     Ok(())
 }
 
-fn check(contract: &Contract) -> Result<(), RunError> {
+/// Whoever answered first by letter was told that it counts.
+fn check_letters(answers: &[Answer], letters: &[Letter]) -> Result<(), RunError> {
+    for answer in answers {
+        let Says::Verdict(given) = answer.says else { continue };
+        let first = letters.iter().find_map(|letter| match letter.says {
+            Letters::Verdict { act, verdict } if act == answer.act => Some((verdict, &letter.by)),
+            _ => None,
+        });
+        if let Some((verdict, by)) = first.filter(|(verdict, _)| *verdict != given) {
+            let word = if verdict == Verdict::Approved { "approved" } else { "denied" };
+            return Err(RunError::Contract(format!("act {} was {word} by {by} before", answer.act)));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
     let refuse = |why: &str| Err(RunError::Contract(why.to_owned()));
     if contract.goal.trim().is_empty() {
         return refuse("the goal is empty: say what is to be done");
     }
-    if contract.policy.layers.iter().map(|layer| layer.rules.len()).sum::<usize>() > MOST_RULES {
+    if contract.policy.rules() > MOST_RULES {
         return refuse("the policy has more rules than can be decided on in time");
     }
     if contract.budget.cost_micros.is_some() && contract.price.is_none() {

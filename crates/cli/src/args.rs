@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use provost::core::id::RunId;
 
 /// Runs coding agents under orders, and proves what they did.
 #[derive(Debug, Parser)]
@@ -23,6 +24,18 @@ pub(crate) enum Command {
     Run(Run),
     /// Go on with a run that paused or whose driver died.
     Resume(Resume),
+    /// Put a run into the queue; a worker drives it.
+    Enqueue(Enqueue),
+    /// Drive runs from the queue, oldest first.
+    Worker(Worker),
+    /// Say how a run stands, or all runs that are not over.
+    Status(Status),
+    /// Print how runs stand, again and again.
+    Watch(Watch),
+    /// Follow a run that another process drives, and answer its questions.
+    Attach(Attach),
+    /// End a run without its work, or have its driver leave it.
+    Cancel(Cancel),
     /// Say what became of an act that nobody else can tell about, and go on with its run.
     Settle(Settle),
     /// Check a bundle with a key that you trust and your own repository.
@@ -34,6 +47,7 @@ pub(crate) enum Command {
     /// Show a run: contract, state, changes, cost.
     Show(Show),
     /// List the runs in the store.
+    #[command(visible_alias = "list")]
     Runs(Runs),
     /// Look after the store: what it takes up, and what may go. Nothing goes by itself.
     Store(Store),
@@ -115,6 +129,21 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) order: OrderArgs,
+    /// Write the evidence bundle here when the run is done.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) export: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per event on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is ordered, now or for later.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OrderArgs {
     /// What is to be done.
     pub(crate) goal: String,
     /// The workspace: a folder in a git repository.
@@ -153,12 +182,91 @@ pub(crate) struct Run {
     /// Longest the run may take, as in `90s`, `15m`, `2h`.
     #[arg(long, value_name = "D", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Write the evidence bundle here when the run is done.
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Enqueue {
+    #[command(flatten)]
+    pub(crate) order: OrderArgs,
+    /// The run's name, of 4 to 64 characters a-z, 0-9 and `-`. The same name with the same contract is queued once,
+    /// however often this is said.
+    #[arg(long, value_name = "ID")]
+    pub(crate) id: Option<RunId>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Worker {
+    /// How many runs it drives at a time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) jobs: u16,
+    /// End when nothing is left to do, instead of waiting for more.
+    #[arg(long)]
+    pub(crate) until_empty: bool,
+    /// Write the evidence bundle of each run that is over to a folder of its name in here.
     #[arg(long, value_name = "DIR")]
     pub(crate) export: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArg,
-    /// One JSON object per event on standard output.
+    /// One JSON object per run that it takes or leaves on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Status {
+    /// The run, or the beginning of its name; without one all that are not over.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) run: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per run on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Watch {
+    #[command(flatten)]
+    pub(crate) status: Status,
+    /// How often it looks, as in `1s`.
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = parse_duration)]
+    pub(crate) every: Duration,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Attach {
+    /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) run: String,
+    /// Approve an act that waits, by its number, and leave.
+    #[arg(long, value_name = "ACT", conflicts_with = "deny")]
+    pub(crate) approve: Option<u32>,
+    /// Refuse an act that waits, by its number, and leave.
+    #[arg(long, value_name = "ACT")]
+    pub(crate) deny: Option<u32>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per event on standard output; asks nothing.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cancel {
+    /// The run, or the beginning of its name.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) run: String,
+    /// Have its driver leave it, and no worker take it: `resume` goes on with it.
+    #[arg(long)]
+    pub(crate) resumable: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object on standard output.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -15,6 +15,7 @@ use crate::id::{ActId, AgentId, RunId, StepId};
 use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
+pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
 use crate::transcript::{Stop, Usage};
 
 /// An event as it stands in the journal.
@@ -54,6 +55,9 @@ pub struct Draft {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "body")]
 pub enum Body {
+    /// The run waits for a worker: its contract, frozen.
+    #[serde(rename = "run.queued")]
+    RunQueued(Box<RunQueued>),
     /// The run exists: its contract, frozen.
     #[serde(rename = "run.created")]
     RunCreated(Box<RunCreated>),
@@ -99,6 +103,12 @@ pub enum Body {
     /// The gate was judged.
     #[serde(rename = "gate.judged")]
     GateJudged(GateJudged),
+    /// No worker takes the run until somebody resumes it.
+    #[serde(rename = "run.held")]
+    RunHeld(RunHeld),
+    /// The run is to end without its work.
+    #[serde(rename = "run.cancelled")]
+    RunCancelled(RunCancelled),
     /// The run is over.
     #[serde(rename = "run.finished")]
     RunFinished(RunFinished),
@@ -108,6 +118,7 @@ impl Body {
     /// The kind's name.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::RunQueued(_) => "run.queued",
             Self::RunCreated(_) => "run.created",
             Self::DriverAttached(_) => "driver.attached",
             Self::DriverDetached(_) => "driver.detached",
@@ -123,6 +134,8 @@ impl Body {
             Self::Note(_) => "note",
             Self::Submitted(_) => "run.submitted",
             Self::GateJudged(_) => "gate.judged",
+            Self::RunHeld(_) => "run.held",
+            Self::RunCancelled(_) => "run.cancelled",
             Self::RunFinished(_) => "run.finished",
         }
     }
@@ -542,7 +555,8 @@ pub enum BadEvent {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 16] = [
+pub const KINDS: [&str; 19] = [
+    "run.queued",
     "run.created",
     "driver.attached",
     "driver.detached",
@@ -558,6 +572,8 @@ pub const KINDS: [&str; 16] = [
     "note",
     "run.submitted",
     "gate.judged",
+    "run.held",
+    "run.cancelled",
     "run.finished",
 ];
 

@@ -57,7 +57,8 @@ impl Outcome {
             Self::GateFailed => "gate_failed",
             Self::Refused => "refused",
             Self::BudgetSpent { .. } => "budget_spent",
-            Self::Stopped { .. } => "stopped",
+            Self::Stopped { why: StopWhy::Stalled } => "stalled",
+            Self::Stopped { why: StopWhy::Cancelled } => "cancelled",
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use provost_core::id::RunId;
+use provost_core::text::moment;
 
 /// Why a store did not do what was asked. Nothing of the refused operation was written.
 ///
@@ -19,7 +20,9 @@ pub enum StoreError {
     },
     /// Another driver holds the run.
     #[error(
-        "run `{run}` is held by process {pid} on host `{host}`; stop that process, or wait until its lease lapses"
+        "run `{run}` is held by process {pid} on host `{host}` since {} UTC; stop that process, or wait: its lease lapses at \
+         {} UTC unless it is renewed",
+        moment(*since_ms), moment(*until_ms)
     )]
     Conflict {
         /// The run.

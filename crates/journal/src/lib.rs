@@ -9,6 +9,7 @@
 
 mod error;
 mod lease;
+mod letter;
 mod owner;
 mod projection;
 mod retention;
@@ -17,8 +18,9 @@ mod store;
 
 pub use error::StoreError;
 pub use lease::Lease;
+pub use letter::{Letter, Posted, Word};
 pub use owner::Owner;
-pub use projection::{RunRow, Standing};
+pub use projection::{Holder, RunRow, Standing};
 pub use retention::{Content, Retention, RunUsage};
 pub use sqlite::{FileSize, SqliteStore};
 pub use store::{Appended, Blob, BoxFuture, Store};

@@ -3,6 +3,9 @@
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Event};
 use provost_core::id::RunId;
+use provost_core::lifecycle::{Move, Stage};
+
+use crate::owner::{Fate, Owner};
 
 /// One run as a list shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,10 +14,8 @@ pub struct RunRow {
     pub run: RunId,
     /// When the store made it, in milliseconds since the Unix epoch.
     pub created_ms: u64,
-    /// One word: `new` (no event yet), `created`, `running`, or the word of its [pause](provost_core::outcome::Pause)
-    /// or [outcome](provost_core::outcome::Outcome). `running` is what the journal says: whether the driver still
-    /// lives, the lease tells.
-    pub state: String,
+    /// Where it stands, as its journal says. Whether a driver that it names still lives, `holder` tells.
+    pub stage: Stage,
     /// Salted digest of the goal; `None` before the run's first event.
     pub goal: Option<Digest>,
     /// Answers of the model.
@@ -23,6 +24,26 @@ pub struct RunRow {
     pub tokens: u64,
     /// Place of the newest event; `None` while there is none.
     pub last_seq: Option<u64>,
+    /// Who took it and has not given it back.
+    pub holder: Option<Holder>,
+}
+
+/// Who took a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub owner: Owner,
+    /// When it took the run, in milliseconds since the Unix epoch.
+    pub since_ms: u64,
+    /// When its lease lapses, in milliseconds since the Unix epoch.
+    pub until_ms: u64,
+}
+
+impl Holder {
+    /// Whether it may be at work, as far as `asker` can tell at `now_ms` (milliseconds since the Unix epoch).
+    pub fn drives(&self, asker: &Owner, now_ms: u64) -> bool {
+        self.until_ms > now_ms && self.owner.fate(asker) == Fate::MayRun
+    }
 }
 
 /// Whether a driver could still go on with a run.
@@ -39,20 +60,19 @@ pub enum Standing {
 impl RunRow {
     /// A run without events.
     pub fn new(run: RunId, created_ms: u64) -> Self {
-        Self { run, created_ms, state: "new".to_owned(), goal: None, steps: 0, tokens: 0, last_seq: None }
+        let (goal, last_seq, holder) = (None, None, None);
+        Self { run, created_ms, stage: Stage::New, goal, steps: 0, tokens: 0, last_seq, holder }
     }
 
     /// Folds one event in. Pure: the same events give the same row.
     pub fn apply(&mut self, event: &Event) {
         self.last_seq = Some(event.seq);
+        if let Some(by) = Move::of(&event.body) {
+            self.stage = self.stage.following(by);
+        }
         match &event.body {
-            Body::RunCreated(created) => {
-                "created".clone_into(&mut self.state);
-                self.goal = Some(created.goal);
-            }
-            Body::DriverAttached(_) => "running".clone_into(&mut self.state),
-            Body::DriverDetached(detached) => detached.why.word().clone_into(&mut self.state),
-            Body::RunFinished(finished) => finished.outcome.word().clone_into(&mut self.state),
+            Body::RunQueued(queued) => self.goal = Some(queued.goal),
+            Body::RunCreated(created) => self.goal = Some(created.goal),
             Body::ModelAnswered(answered) => {
                 self.steps += 1;
                 self.tokens = self.tokens.saturating_add(answered.usage.total());
@@ -61,11 +81,11 @@ impl RunRow {
         }
     }
 
-    /// Whether a driver could still go on with it. A word that this program does not know counts as resumable.
+    /// Whether a driver could still go on with it.
     pub fn standing(&self) -> Standing {
-        match self.state.as_str() {
-            "new" if self.last_seq.is_none() => Standing::Empty,
-            "done" | "gate_failed" | "refused" | "budget_spent" | "stopped" => Standing::Over,
+        match self.stage {
+            Stage::New if self.last_seq.is_none() => Standing::Empty,
+            stage if stage.is_over() => Standing::Over,
             _ => Standing::Resumable,
         }
     }
@@ -73,43 +93,16 @@ impl RunRow {
 
 #[cfg(test)]
 mod tests {
-    use provost_core::budget::Bound;
-    use provost_core::outcome::{Outcome, Pause, StopWhy};
-
     use super::*;
 
     #[test]
-    fn a_run_with_an_outcome_is_over_and_any_other_is_not() {
-        let row = |state: &str| RunRow {
-            state: state.to_owned(),
-            ..RunRow::new("run-a".parse().expect("run id"), 1)
-        };
-        let outcomes = [
-            Outcome::Done,
-            Outcome::GateFailed,
-            Outcome::Refused,
-            Outcome::BudgetSpent { bound: Bound::Steps },
-            Outcome::Stopped { why: StopWhy::Stalled },
-        ];
-        for outcome in outcomes {
-            // A new outcome does not compile here: add it to the list, and to `standing`.
-            match outcome {
-                Outcome::Done
-                | Outcome::GateFailed
-                | Outcome::Refused
-                | Outcome::BudgetSpent { .. }
-                | Outcome::Stopped { .. } => {}
-            }
-            assert_eq!(row(outcome.word()).standing(), Standing::Over);
+    fn a_run_is_over_where_its_stage_is() {
+        let row = |stage| RunRow { stage, ..RunRow::new("run-a".parse().expect("run id"), 1) };
+        assert_eq!(row(Stage::New).standing(), Standing::Empty);
+        assert_eq!(RunRow { last_seq: Some(0), ..row(Stage::New) }.standing(), Standing::Resumable);
+        for stage in Stage::ALL.into_iter().filter(|stage| *stage != Stage::New) {
+            let over = if stage.is_over() { Standing::Over } else { Standing::Resumable };
+            assert_eq!(row(stage).standing(), over, "{stage}");
         }
-        for pause in [Pause::Approval, Pause::Indeterminate, Pause::Provider, Pause::Interrupted] {
-            assert_eq!(row(pause.word()).standing(), Standing::Resumable);
-        }
-        for word in ["created", "running", "a word of tomorrow"] {
-            assert_eq!(row(word).standing(), Standing::Resumable);
-        }
-        assert_eq!(row("new").standing(), Standing::Empty);
-        let begun = RunRow { last_seq: Some(0), ..row("new") };
-        assert_eq!(begun.standing(), Standing::Resumable, "it has an event");
     }
 }

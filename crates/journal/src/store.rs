@@ -12,6 +12,7 @@ use provost_evidence::content::Salt;
 
 use crate::error::StoreError;
 use crate::lease::Lease;
+use crate::letter::{Letter, Posted, Word};
 use crate::owner::Owner;
 use crate::projection::RunRow;
 
@@ -126,9 +127,25 @@ pub trait Store: Send + Sync {
     /// All runs, oldest first.
     fn runs(&self) -> BoxFuture<'_, Result<Vec<RunRow>, StoreError>>;
 
+    /// The runs that are not over, oldest first. Does not take longer for those that are.
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<RunRow>, StoreError>>;
+
+    /// One run as the list shows it.
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<RunRow, StoreError>>;
+
     /// The one run whose name begins with `prefix`, or is it.
     fn find<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<RunId, StoreError>>;
 
     /// Drops a run's blobs and salt. Its events stay and its chain still verifies; its words are gone.
     fn forget<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Leaves a letter for whoever drives the run. Of each subject the first is taken and waits; a later one is told of
+    /// it.
+    fn post<'a>(&'a self, run: &'a RunId, letter: Letter) -> BoxFuture<'a, Result<Posted, StoreError>>;
+
+    /// The letters that wait for the run's driver, oldest first.
+    fn letters<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Letter>, StoreError>>;
+
+    /// Throws away letters that were read and acted on, or are about nothing any more.
+    fn discard<'a>(&'a self, lease: &'a Lease, read: Vec<Word>) -> BoxFuture<'a, Result<(), StoreError>>;
 }

@@ -9,7 +9,8 @@ use provost_core::event::{Draft, Event};
 use provost_core::id::RunId;
 use provost_core::transcript::Message;
 use provost_journal::{
-    Appended, Blob, BoxFuture, Head, Lease, Owner, RunRow, Salt, SqliteStore, Store, StoreError,
+    Appended, Blob, BoxFuture, Head, Lease, Letter, Owner, Posted, RunRow, Salt, SqliteStore, Store,
+    StoreError, Word,
 };
 use provost_model::{Answer, Dialogue, Failure, Invocation, Prelude, Provider, Sink};
 
@@ -201,5 +202,25 @@ impl Store for Weighed {
 
     fn forget<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), StoreError>> {
         self.inner.forget(run)
+    }
+
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<RunRow>, StoreError>> {
+        self.inner.unfinished()
+    }
+
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<RunRow, StoreError>> {
+        self.inner.row(run)
+    }
+
+    fn post<'a>(&'a self, run: &'a RunId, letter: Letter) -> BoxFuture<'a, Result<Posted, StoreError>> {
+        self.inner.post(run, letter)
+    }
+
+    fn letters<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Letter>, StoreError>> {
+        self.inner.letters(run)
+    }
+
+    fn discard<'a>(&'a self, lease: &'a Lease, read: Vec<Word>) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.inner.discard(lease, read)
     }
 }

@@ -227,15 +227,26 @@ impl Driver<'_> {
                 );
                 self.end(act, ActResult::of(ActEnd::Interrupted, text))?;
             }
-            Ok(Recovered::Running | Recovered::Unknown) => {
-                return self.detach(Pause::Indeterminate, Some(act)).await;
-            }
+            Ok(Recovered::Running | Recovered::Unknown) => return self.cannot_tell(act).await,
             // The folder itself is gone.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return self.detach(Pause::Indeterminate, Some(act)).await;
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return self.cannot_tell(act).await,
             Err(source) => return Err(RunError::Spool { path: dir, source }),
         }
+        self.discard_record(act);
+        Ok(())
+    }
+
+    /// Leaves the question to a person, unless nothing depends on it any more.
+    async fn cannot_tell(&mut self, act: ActId) -> Result<(), RunError> {
+        if self.recorder.state().cancelled().is_none() {
+            return self.detach(Pause::Indeterminate, Some(act)).await;
+        }
+        let text = "The driver was lost while this command was under way, and the run was cancelled before anybody \
+                    said what became of it.";
+        let found = self.changes_by_command(None).await?;
+        let mut result = ActResult::of(ActEnd::Interrupted, text);
+        (result.changes, result.reverted) = (found.changes, found.reverted);
+        self.end(act, result)?;
         self.discard_record(act);
         Ok(())
     }

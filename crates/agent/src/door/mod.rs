@@ -19,6 +19,7 @@ use provost_core::path::RelPath;
 use provost_core::policy::Effect as Decided;
 use provost_core::state::OpenAct;
 use provost_core::transcript::Stop;
+use provost_journal::Word as Letter;
 use provost_tools::workspace::FileError;
 use provost_tools::{BadCall, Context, Effect, Observation, SeenState};
 
@@ -160,14 +161,38 @@ impl Driver<'_> {
         };
         let approver = self.runtime.approver.clone();
         let verdict = tokio::select! {
+            biased;
+            (verdict, by) = self.mail.verdict_on(act) => return self.take_letter(act, verdict, &by).await,
             word = approver.decide(&question) => match word {
                 Word::Approve => Verdict::Approved,
                 Word::Deny => Verdict::Denied,
                 Word::Later => return self.detach(Pause::Approval, Some(act)).await,
             },
-            () = self.interrupt.requested() => return self.detach(Pause::Interrupted, None).await,
+            // The loop sees what is wanted.
+            () = self.interrupt.requested() => return Ok(()),
         };
         self.record_verdict(act, verdict, approver.name())
+    }
+
+    /// Takes an answer that came by letter. Whoever wrote it waits for it to be in the journal.
+    async fn take_letter(&mut self, act: ActId, verdict: Verdict, by: &str) -> Result<(), RunError> {
+        self.record_verdict(act, verdict, by)?;
+        self.recorder.commit().await?;
+        self.discard(Letter::Verdict { act, verdict }).await
+    }
+
+    /// Takes the answers that came by letter while nobody drove the run. Of what does not wait any more they are thrown
+    /// away: their authors find in the journal who was first.
+    pub(crate) async fn take_letters(&mut self) -> Result<(), RunError> {
+        let waiting: Vec<ActId> = self.recorder.state().waiting_acts().collect();
+        for (act, verdict, by) in self.mail.verdicts() {
+            if waiting.contains(&act) {
+                self.take_letter(act, verdict, &by).await?;
+            } else {
+                self.discard(Letter::Verdict { act, verdict }).await?;
+            }
+        }
+        Ok(())
     }
 
     fn record_verdict(&mut self, act: ActId, verdict: Verdict, by: &str) -> Result<(), RunError> {
@@ -185,16 +210,10 @@ impl Driver<'_> {
                     continue;
                 }
             };
-            let waits = self
-                .recorder
-                .state()
-                .open_acts()
-                .get(&answer.act)
-                .is_some_and(|open| open.decision.effect == Decided::Ask && open.verdict.is_none());
-            if !waits {
-                return Err(RunError::Contract(format!("act {} does not wait for an answer", answer.act)));
+            // Checked before the run was taken; what is answered by now was answered by letter.
+            if self.recorder.state().waiting_acts().any(|act| act == answer.act) {
+                self.record_verdict(answer.act, verdict, "resume")?;
             }
-            self.record_verdict(answer.act, verdict, "resume")?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use provost::core::event::{Body, Event};
 use provost::core::id::{ActId, RunId};
 use provost::core::state::{OpenAct, RunState};
 use provost::core::text::{Lines, visible};
-use provost::journal::Store;
+use provost::journal::{RunRow, Store};
 use serde_json::json;
 
 use super::held::{self, Held};
@@ -41,7 +41,7 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
         let words = words_of(&place, &run, event).await?;
         console.show(event, &words);
     }
-    let (_, _, state) = place.load(run.as_str()).await?;
+    let (_, state) = place.state(run.as_str()).await?;
     console.open_acts(&state);
     if let Some(ending) = ending_of(&state) {
         say!("{}", ending_line(&place.named(&run), &ending, &state));
@@ -50,7 +50,7 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
 }
 
 /// How the run ended or why it waits; `None` while a driver works on it or died.
-fn ending_of(state: &RunState) -> Option<Ending> {
+pub(super) fn ending_of(state: &RunState) -> Option<Ending> {
     match (state.outcome(), state.pause()) {
         (Some(finished), _) => Some(Ending::Over(finished.clone())),
         (None, Some(paused)) => Some(Ending::Paused(paused.clone())),
@@ -84,8 +84,10 @@ async fn one_act(place: &Place, run: &RunId, events: &[Event], act: ActId) -> Re
 }
 
 /// The content that an event's line shows.
-async fn words_of(place: &Place, run: &RunId, event: &Event) -> Result<Held, Failure> {
+pub(super) async fn words_of(place: &Place, run: &RunId, event: &Event) -> Result<Held, Failure> {
     let wanted = match &event.body {
+        Body::RunQueued(body) => Some(body.goal),
+        Body::RunHeld(body) => Some(body.why),
         Body::ModelAnswered(body) => Some(body.answer),
         Body::ModelFailed(body) => Some(body.message),
         Body::CallInvalid(body) => Some(body.result),
@@ -99,7 +101,10 @@ async fn words_of(place: &Place, run: &RunId, event: &Event) -> Result<Held, Fai
 
 pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     let place = Place::existing(world, args.store.store.as_deref())?;
-    let (run, created, state) = place.load(&args.run).await?;
+    let (run, state) = place.state(&args.run).await?;
+    let Some(created) = state.created().cloned() else {
+        return unbegun(&place, &run, &state, args.json).await;
+    };
     let goal = held::text(&place, &run, created.goal).await?;
     let ending = ending_of(&state);
     let ledger = state.ledger();
@@ -111,7 +116,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "model": created.model,
             "source": created.source,
             "root": created.root,
-            "state": ending.as_ref().map_or("running", Ending::word),
+            "state": state.stage().word(),
             "steps": ledger.steps,
             "usage": ledger.usage,
             "cost_micros": ledger.price.map(|_| ledger.cost_micros),
@@ -182,6 +187,43 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// A run that nobody has begun: what was queued.
+async fn unbegun(place: &Place, run: &RunId, state: &RunState, json: bool) -> Result<u8, Failure> {
+    let Some(queued) = state.queued() else {
+        return Err(Failure::usage(format!("`{run}` was never started: its journal is empty")));
+    };
+    let goal = held::text(place, run, queued.goal).await?;
+    if json {
+        JsonLines::say(&json!({
+            "run": run.as_str(),
+            "goal": goal,
+            "model": queued.model,
+            "root": queued.root,
+            "state": state.stage().word(),
+            "verify": queued.gate,
+            "policy": queued.policy.layers.iter().map(|layer| &layer.name).collect::<Vec<_>>(),
+            "budget": queued.budget,
+            "queued_ms": state.span_ms().0,
+        }));
+        return Ok(0);
+    }
+    let shown = |text: &str| visible(text, Lines::Escape);
+    say!("run {run}: {}", state.stage());
+    let goal = words::behind("      ", goal.as_deref().unwrap_or("(dropped)").trim());
+    say!("goal: {}", goal.join("\n").trim_start());
+    say!("workspace: {}", shown(&queued.root));
+    say!("model: {} ({}, {})", shown(&queued.model.name), queued.model.wire, shown(&queued.model.endpoint));
+    say!("policy: {}", words::policy(&queued.policy));
+    say!("verification: {}", queued.gate.as_ref().map_or("none".to_owned(), gate_words));
+    say!("budget: {}", words::budget(&queued.budget));
+    say!("queued: {} UTC", words::moment(state.span_ms().0));
+    if let Some(held) = state.held() {
+        let why = held::text(place, run, held.why).await?.unwrap_or_default();
+        say!("held by {}: {}", shown(&held.by), shown(&why));
+    }
+    Ok(0)
+}
+
 /// The gate's command, and what it sees beside the tree.
 fn gate_words(gate: &Gate) -> String {
     let argv = visible(&show_argv(&gate.argv), Lines::Escape);
@@ -211,22 +253,27 @@ pub(crate) async fn runs(world: &World, args: Runs) -> Result<u8, Failure> {
             JsonLines::say(&json!({
                 "run": row.run.as_str(),
                 "created_ms": row.created_ms,
-                "state": row.state,
+                "state": row.stage.word(),
                 "steps": row.steps,
                 "tokens": row.tokens,
                 "goal": goal,
             }));
         } else {
-            say!(
-                "{}  {}  {:<20} {:>9} {:>16}  {}",
-                row.run,
-                words::moment(row.created_ms),
-                row.state,
-                counted(row.steps, "step"),
-                counted(row.tokens, "token"),
-                words::first_line(goal.as_deref().unwrap_or_default(), GOAL)
-            );
+            say!("{}", row_line(&row, goal.as_deref()));
         }
     }
     Ok(0)
+}
+
+/// A run in a list.
+pub(super) fn row_line(row: &RunRow, goal: Option<&str>) -> String {
+    format!(
+        "{}  {}  {:<20} {:>9} {:>16}  {}",
+        row.run,
+        words::moment(row.created_ms),
+        row.stage.word(),
+        counted(row.steps, "step"),
+        counted(row.tokens, "token"),
+        words::first_line(goal.unwrap_or_default(), GOAL)
+    )
 }

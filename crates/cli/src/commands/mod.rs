@@ -1,5 +1,7 @@
 //! One file a command.
 
+mod attach;
+mod cancel;
 mod demo;
 mod export;
 mod held;
@@ -7,10 +9,12 @@ mod history;
 mod key;
 mod output;
 mod policy;
+mod queue;
 mod rehearse;
 mod resume;
 mod run;
 mod setup;
+mod status;
 mod store;
 mod terminal;
 mod verify;
@@ -30,6 +34,12 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Demo(args) => demo::demo(&world, args).await,
             Command::Run(args) => run::run(&world, args).await,
             Command::Resume(args) => resume::resume(&world, args).await,
+            Command::Enqueue(args) => queue::enqueue(&world, args).await,
+            Command::Worker(args) => queue::worker(&world, args).await,
+            Command::Status(args) => status::status(&world, args).await,
+            Command::Watch(args) => status::watch(&world, args).await,
+            Command::Attach(args) => attach::attach(&world, args).await,
+            Command::Cancel(args) => cancel::cancel(&world, args).await,
             Command::Settle(args) => resume::settle(&world, args).await,
             Command::Verify(args) => verify::verify(&args),
             Command::Export(args) => export::export(&world, args).await,

@@ -9,8 +9,9 @@ use provost::journal::Store;
 
 use super::export::Wanted;
 use super::output::Output;
-use super::setup::{ModelChoice, Place, approver, interrupt, runtime};
-use crate::args::{GoingOn, Resume, Settle, Wire};
+use super::queue::model_of;
+use super::setup::{Place, approver, interrupt, runtime};
+use crate::args::{GoingOn, Resume, Settle};
 use crate::failure::Failure;
 use crate::render::Preview;
 use crate::world::World;
@@ -39,27 +40,30 @@ pub(crate) async fn settle(world: &World, args: Settle) -> Result<u8, Failure> {
 
 async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, Failure> {
     let place = Place::existing(world, args.store.store.as_deref())?;
-    let (run, created, state) = place.load(&args.run).await?;
-    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, Path::new(&created.root)));
+    let (run, state) = place.state(&args.run).await?;
+    let (fact, root, limits) = match (state.created(), state.queued()) {
+        (Some(created), _) => (&created.model, &created.root, created.limits),
+        (None, Some(queued)) => (&queued.model, &queued.root, queued.limits),
+        (None, None) => {
+            return Err(Failure::usage(format!("`{run}` was never started: its journal is empty")));
+        }
+    };
+    let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, Path::new(root)));
     let export = export.transpose()?;
-    if state.outcome().is_some() {
+    if state.stage().is_over() {
         eprintln!("`{run}` is over already; nothing is left to do");
     }
-    let wire = Wire::from_word(&created.model.wire).ok_or_else(|| {
-        Failure::usage(format!("the run's wire `{}` is not known here", created.model.wire))
-    })?;
-    let model = ModelChoice {
-        wire,
-        name: created.model.name.clone(),
-        base_url: args.base_url.unwrap_or_else(|| created.model.endpoint.clone()),
-        key_env: args.key_env,
-    };
+    let key_env = args.key_env.or_else(|| state.queued().and_then(|queued| queued.key_env.clone()));
+    let mut model = model_of(fact, key_env.as_deref())?;
+    if let Some(url) = args.base_url {
+        model.base_url = url;
+    }
     let output = Output::new(args.json);
     if let Output::People(console) = &output {
         console.recall(&place.store.events(&run, 0).await?);
         console.expect_model(&model.base_url, &model.name);
     }
-    let approver = approver(args.yes.into(), Preview::new(&created.root, created.limits));
+    let approver = approver(args.yes.into(), Preview::new(root, limits));
     let runtime = runtime(world, &place, &model, output.observer(), approver)?;
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await

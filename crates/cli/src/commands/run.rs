@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use provost::agent::Order;
+use provost::agent::{Order, source_of};
 use provost::core::budget::{Budget, Price};
 use provost::core::contract::{Contract, Gate, Source};
 use provost::core::path::RelPath;
@@ -11,16 +11,16 @@ use provost::evidence::git::{GitError, ObjectFormat, Repository};
 use super::export::Wanted;
 use super::output::Output;
 use super::setup::{ModelChoice, Place, approver, interrupt, keep_outside, policy, runtime};
-use crate::args::{ModelArgs, Run, Wire};
+use crate::args::{ModelArgs, OrderArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
 use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
-    let contract = contract(&args)?;
-    let order = order(&args, contract)?;
+    let contract = contract(&args.order)?;
+    let order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
-    let model = choose_model(&args.model)?;
+    let model = choose_model(&args.order.model)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);
@@ -28,13 +28,13 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
         console.expect_tree(committed_tree(&order)?);
     }
     let preview = Preview::new(&order.workspace, order.contract.limits);
-    let approver = approver(args.yes.into(), preview);
+    let approver = approver(args.order.yes.into(), preview);
     let runtime = runtime(world, &place, &model, output.observer(), approver)?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }
 
-fn contract(args: &Run) -> Result<Contract, Failure> {
+pub(super) fn contract(args: &OrderArgs) -> Result<Contract, Failure> {
     let mut contract = Contract::new(args.goal.clone()).policy(policy(&args.policy)?).budget(Budget {
         steps: Some(args.max_steps),
         tokens: args.max_tokens,
@@ -92,7 +92,7 @@ fn shell_word<'a>(line: &str, argv: &'a [String]) -> Option<&'a str> {
     })
 }
 
-fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
+pub(super) fn order(args: &OrderArgs, contract: Contract) -> Result<Order, Failure> {
     let dir = Path::new(&args.dir);
     if !dir.exists() {
         return Err(Failure::usage(format!("`{}` does not exist", dir.display())));
@@ -105,7 +105,7 @@ fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
         let source = Source::Directory { commit: None, scope: RelPath::root() };
         return Ok(Order { contract, workspace, source, repository: None });
     }
-    let repository = Repository::discover(&workspace).map_err(|error| match error {
+    let (source, root) = source_of(&workspace).map_err(|error| match error {
         GitError::NotARepository(_) => {
             Failure::usage(format!("`{}` is not in a git repository", workspace.display())).hint(
                 "run `git init` there, or give --no-repo: evidence can then not be held against a commit",
@@ -113,13 +113,10 @@ fn order(args: &Run, contract: Contract) -> Result<Order, Failure> {
         }
         other => Failure::usage(other),
     })?;
-    let commit = repository.head().map_err(Failure::usage)?;
-    let scope = repository.prefix(&workspace).map_err(Failure::usage)?;
-    let root = repository.root().to_owned();
-    Ok(Order { contract, workspace, source: Source::Directory { commit, scope }, repository: Some(root) })
+    Ok(Order { contract, workspace, source, repository: Some(root) })
 }
 
-fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
+pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
     let wire = args.wire.unwrap_or(Wire::Openai);
     let Some(name) = args.model.clone() else {
         return Err(Failure::usage("no model is named").hint("give --model NAME, or set PROVOST_MODEL"));

@@ -64,13 +64,19 @@ impl Place {
         format!("{run}{}", self.option)
     }
 
-    /// The run whose name begins so, its contract, and what its journal amounts to.
-    pub(crate) async fn load(&self, name: &str) -> Result<(RunId, RunCreated, RunState), Failure> {
+    /// The run whose name begins so, and what its journal amounts to.
+    pub(crate) async fn state(&self, name: &str) -> Result<(RunId, RunState), Failure> {
         let run = self.store.find(name).await?;
         let events = self.store.events(&run, 0).await?;
         let state = RunState::fold(run.clone(), &events).map_err(|violation| {
             Failure::evidence(format!("the journal of `{run}` is not sound: {violation}"))
         })?;
+        Ok((run, state))
+    }
+
+    /// The run whose name begins so, its contract, and what its journal amounts to.
+    pub(crate) async fn load(&self, name: &str) -> Result<(RunId, RunCreated, RunState), Failure> {
+        let (run, state) = self.state(name).await?;
         match state.created().cloned() {
             Some(created) => Ok((run, created, state)),
             None => Err(Failure::usage(format!("`{run}` was never started: its journal is empty"))),

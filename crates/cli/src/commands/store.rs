@@ -61,7 +61,7 @@ async fn size(place: &Place) -> Result<(), Failure> {
         say!(
             "{}  {:<20}  {:>26}  {content:>26}  newest event {}",
             usage.row.run,
-            usage.row.state,
+            usage.row.stage.word(),
             held(usage.events, "event", usage.event_bytes),
             usage.last_ms.map_or("unreadable".to_owned(), |ms| format!("{} UTC", moment(ms)))
         );
@@ -87,7 +87,7 @@ async fn size_json(place: &Place) -> Result<(), Failure> {
         JsonLines::say(&json!({
             "kind": "run",
             "run": usage.row.run.as_str(),
-            "state": usage.row.state,
+            "state": usage.row.stage.word(),
             "events": usage.events,
             "event_bytes": usage.event_bytes,
             "blobs": usage.blobs,

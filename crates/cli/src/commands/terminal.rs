@@ -31,7 +31,7 @@ impl Approver for Terminal {
             eprintln!("  ({})", visible(&question.decision.to_string(), Lines::Escape));
             loop {
                 eprint!("allow? [y]es / [n]o / [l]ater: ");
-                let Some(line) = read_line().await else { return Word::Later };
+                let Some(line) = self.read_line().await else { return Word::Later };
                 match line.trim().to_lowercase().as_str() {
                     "y" | "yes" => return Word::Approve,
                     "n" | "no" => return Word::Deny,
@@ -47,11 +47,32 @@ impl Approver for Terminal {
     }
 }
 
-/// A line of standard input; `None` at its end.
-///
-/// A thread of its own reads it: nothing can end a read that waits, and whoever leaves the prompt by Ctrl-C must not wait
-/// for one either, as the end of a runtime waits for its blocking threads.
-async fn read_line() -> Option<String> {
+impl Terminal {
+    /// A line of standard input; `None` at its end.
+    ///
+    /// A thread of its own reads it: nothing can end a read that waits, and whoever leaves the prompt by Ctrl-C must not
+    /// wait for one either, as the end of a runtime waits for its blocking threads. A read that nobody waits for any more,
+    /// because the question was answered elsewhere, is the next question's.
+    async fn read_line(&self) -> Option<String> {
+        let mut pending = PENDING.lock().await;
+        let line = match pending.take() {
+            Some(line) => line,
+            None => begin_line()?,
+        };
+        // Left here while it is waited for.
+        let line = pending.insert(line);
+        let read = line.await;
+        *pending = None;
+        read.ok().flatten()
+    }
+}
+
+type Line = tokio::sync::oneshot::Receiver<Option<String>>;
+
+/// The line that is being read from standard input, of which there is one.
+static PENDING: tokio::sync::Mutex<Option<Line>> = tokio::sync::Mutex::const_new(None);
+
+fn begin_line() -> Option<Line> {
     let (sender, line) = tokio::sync::oneshot::channel();
     let reader = std::thread::Builder::new().name("prompt".to_owned()).spawn(move || {
         let mut line = String::new();
@@ -59,5 +80,5 @@ async fn read_line() -> Option<String> {
         let _ = sender.send(read.then_some(line));
     });
     reader.ok()?;
-    line.await.ok().flatten()
+    Some(line)
 }

@@ -102,6 +102,21 @@ impl Console {
     pub(crate) fn show(&self, event: &Event, words: &dyn Words) {
         let changes = self.changes_by(event);
         match &event.body {
+            Body::RunQueued(queued) => {
+                self.line(&format!(
+                    "run {} queued for `{}`",
+                    event.stream,
+                    visible(&queued.root, Lines::Escape)
+                ));
+            }
+            Body::RunHeld(held) => {
+                let why = words.get(&held.why).unwrap_or_default();
+                let why = visible(&String::from_utf8_lossy(&why), Lines::Escape);
+                self.line(&format!("{MARGIN}held by {}: {why}", visible(&held.by, Lines::Escape)));
+            }
+            Body::RunCancelled(cancelled) => {
+                self.line(&format!("{MARGIN}cancelled by {}", visible(&cancelled.by, Lines::Escape)));
+            }
             Body::RunCreated(created) => self.created(event, created),
             Body::DriverAttached(attached) => {
                 if attached.generation > 1 {

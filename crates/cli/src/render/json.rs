@@ -10,13 +10,18 @@ pub(crate) struct JsonLines;
 
 impl Observer for JsonLines {
     fn event(&self, event: &Event, _: &dyn Words) {
-        if let Ok(json) = to_canonical(event) {
-            super::put(&format!("{}\n", String::from_utf8_lossy(&json)));
-        }
+        Self::print(event);
     }
 }
 
 impl JsonLines {
+    /// Prints one event.
+    pub(crate) fn print(event: &Event) {
+        if let Ok(json) = to_canonical(event) {
+            super::put(&format!("{}\n", String::from_utf8_lossy(&json)));
+        }
+    }
+
     /// Prints one object that is not an event.
     pub(crate) fn say(value: &serde_json::Value) {
         super::put(&format!("{value}\n"));

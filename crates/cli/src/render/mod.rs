@@ -9,6 +9,7 @@ pub(crate) mod words;
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use console::Console;
 pub(crate) use json::JsonLines;
@@ -29,6 +30,8 @@ pub(crate) use words::{counted, duration};
 /// The first error of standard output other than that its reader went away.
 static LOST: OnceLock<String> = OnceLock::new();
 
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
 /// Writes to standard output. A reader that went away has seen what it wanted: that is no failure. After any other
 /// error the work goes on, and [`lost`] tells the exit code that the output is not whole.
 pub(crate) fn put(text: &str) {
@@ -37,8 +40,14 @@ pub(crate) fn put(text: &str) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             let _ = LOST.set(error.to_string());
         }
-        Ok(()) | Err(_) => {}
+        Err(_) => CLOSED.store(true, Ordering::Relaxed),
+        Ok(()) => {}
     }
+}
+
+/// Whether whoever read standard output went away: a command that only prints has nothing left to do.
+pub(crate) fn closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
 }
 
 /// Why a part of the output was lost, if one was.

@@ -3,6 +3,7 @@
 use provost::core::act::{ExitFact, Touch, show_argv};
 use provost::core::budget::Budget;
 use provost::core::policy::{Layer, Policy};
+pub(crate) use provost::core::text::moment;
 use provost::core::text::{Lines, visible};
 
 /// Milliseconds for people.
@@ -32,21 +33,6 @@ pub(crate) fn grouped(number: u64) -> String {
 pub(crate) fn counted(number: impl Into<u64>, noun: &str) -> String {
     let number = number.into();
     format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
-}
-
-/// Milliseconds since the Unix epoch as a date and a time of day: `2026-01-31 09:05`, in UTC.
-pub(crate) fn moment(ms: u64) -> String {
-    let (days, minutes) = (ms / 86_400_000, ms % 86_400_000 / 60_000);
-    // Days since 0000-03-01: a year that begins in March has its leap day at its end.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = 400 * era + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 /// The first `most` characters of a text's first line, with a mark where something is left out.

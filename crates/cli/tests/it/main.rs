@@ -7,6 +7,7 @@
 mod script;
 mod support;
 
+mod attach;
 mod bad_input;
 mod cases;
 mod crash;
@@ -23,6 +24,7 @@ mod policy;
 mod power;
 mod presets;
 mod provider;
+mod queue;
 mod retention;
 mod terminal;
 mod verdict;

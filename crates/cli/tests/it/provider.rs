@@ -330,7 +330,7 @@ fn answers_that_hold_nothing_end_in_10() {
     for wire in Wire::BOTH {
         let case = Case::new([with(json!({ "say": "" }), "repeat", 50)]);
         let ran = case.run(wire, &[]).code(10);
-        assert_eq!(ran.last()["outcome"], "stopped");
+        assert_eq!(ran.last()["outcome"], "stalled");
         assert!(case.model.requests().len() < 10, "{wire:?}");
         assert!(bodies(&case.journal(), "note").iter().all(|note| note["why"] == "empty"));
     }
@@ -352,7 +352,7 @@ fn w5_the_same_bad_call_again_and_again_is_steered_and_then_ends_in_10() {
     for call in bad {
         let case = Case::new([with(call.clone(), "repeat", 50)]);
         let ran = case.run(Wire::OpenAi, &[]).code(10);
-        assert_eq!(ran.last()["outcome"], "stopped", "{call}");
+        assert_eq!(ran.last()["outcome"], "stalled", "{call}");
         let requests = case.model.requests();
         assert!(requests.len() < 10, "{call}");
         let steered =

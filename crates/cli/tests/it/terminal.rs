@@ -11,7 +11,7 @@ use crate::support::{Ran, Rehearsal, Repo, TestEnvironment, bodies, eventually, 
 
 /// Runs a command in a terminal of its own. Its first argument is what is said there: pairs of a text to wait for and
 /// what is typed then. Its output is what stood on the terminal, its exit code the command's. What hangs is ended.
-const DRIVER: &str = r#"
+pub(crate) const DRIVER: &str = r#"
 import json, os, pty, select, signal, sys, time
 
 talk, command = json.loads(sys.argv[1]), sys.argv[2:]

@@ -213,6 +213,11 @@ impl Policy {
         })
     }
 
+    /// How many rules it has, in all layers.
+    pub fn rules(&self) -> usize {
+        self.layers.iter().map(|layer| layer.rules.len()).sum()
+    }
+
     /// Decides on what the contract itself orders (its gate): what policy asks about is answered by the order. A deny
     /// stays a deny.
     pub fn decide_ordered(&self, touches: &[Touch], rung: Rung) -> Decision {

@@ -10,9 +10,11 @@ use crate::containment::Rung;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
-    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, Settlement, Submitted, Verdict,
+    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, RunQueued, Settlement, Submitted,
+    Verdict,
 };
 use crate::id::{ActId, StepId};
+use crate::lifecycle::Move;
 use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::Effect;
@@ -77,17 +79,51 @@ impl RunState {
 
     /// Checks the event and folds it. Every check comes before the first change.
     fn fold_body(&mut self, event: &Event) -> Checked {
-        if let Body::RunCreated(body) = &event.body {
-            return self.run_created(body);
+        must(!self.stage.is_over(), "the run is over")?;
+        let stage = if let Some(by) = Move::of(&event.body) {
+            Some(self.stage.after(by).ok_or_else(|| self.no_way(by))?)
+        } else {
+            must(self.created.is_some(), "the run does not exist yet")?;
+            must(self.attached, "no driver has the run")?;
+            let accounts = matches!(event.body, Body::ActFinished(_) | Body::WorkspaceDrifted(_));
+            must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
+            None
+        };
+        self.fold_kind(&event.body)?;
+        if let Some(stage) = stage {
+            self.stage = stage;
         }
-        must(self.created.is_some(), "the run does not exist yet")?;
-        must(self.finished.is_none(), "the run is over")?;
-        if let Body::DriverAttached(body) = &event.body {
-            return self.driver_attached(body);
+        Ok(())
+    }
+
+    /// Why a move is none from here, in words.
+    fn no_way(&self, by: Move) -> String {
+        match (by, self.created.is_some()) {
+            (Move::Created | Move::Queued, true) => "the run exists already".to_owned(),
+            (Move::Created | Move::Queued, false) => format!("the run is {} already", self.stage),
+            (_, false) => "the run does not exist yet".to_owned(),
+            (Move::Detached(_) | Move::Finished(_), true) if !self.attached => {
+                "no driver has the run".to_owned()
+            }
+            (_, true) => format!("it does not follow while the run is {}", self.stage),
         }
-        must(self.attached, "no driver has the run")?;
-        match &event.body {
-            Body::RunCreated(_) | Body::DriverAttached(_) => Ok(()),
+    }
+
+    fn fold_kind(&mut self, body: &Body) -> Checked {
+        match body {
+            Body::RunQueued(body) => self.run_queued(body),
+            Body::RunCreated(body) => self.run_created(body),
+            Body::DriverAttached(body) => self.driver_attached(body),
+            Body::RunHeld(body) => {
+                self.held = Some(body.clone());
+                self.attached = false;
+                Ok(())
+            }
+            Body::RunCancelled(body) => {
+                self.cancelled = Some(body.clone());
+                self.held = None;
+                Ok(())
+            }
             Body::DriverDetached(body) => self.driver_detached(body),
             Body::ModelAnswered(body) => self.model_answered(body),
             Body::ModelFailed(body) => self.model_failed(body),
@@ -105,14 +141,23 @@ impl RunState {
         }
     }
 
+    fn run_queued(&mut self, body: &RunQueued) -> Checked {
+        must(body.policy.rules() <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
+        self.queued = Some(Box::new(body.clone()));
+        Ok(())
+    }
+
     fn run_created(&mut self, body: &RunCreated) -> Checked {
-        let rules: usize = body.policy.layers.iter().map(|layer| layer.rules.len()).sum();
-        must(rules <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
-        must(self.created.is_none(), "the run exists already")?;
+        must(body.policy.rules() <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
+        must(
+            self.queued.as_ref().is_none_or(|queued| queued.orders(body)),
+            "it is another run than the one that was queued",
+        )?;
         must(
             body.budget.cost_micros.is_none() || body.price.is_some(),
             "it bounds the cost of a model whose price is not known",
         )?;
+        self.held = None;
         self.ledger = Ledger::new(body.budget, body.price);
         self.created = Some(Box::new(body.clone()));
         Ok(())
@@ -122,6 +167,8 @@ impl RunState {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
         let at_least = self.created.as_ref().map_or(Rung::R0, |created| created.policy.at_least);
         must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
+        self.deaths = if self.attached { self.deaths + 1 } else { 0 };
+        self.held = None;
         self.generation = body.generation;
         self.rung = body.containment.rung;
         self.containment = Some(body.containment.clone());
@@ -151,6 +198,7 @@ impl RunState {
     }
 
     fn driver_detached(&mut self, body: &DriverDetached) -> Checked {
+        must(self.attached, "no driver has the run")?;
         let act = body.act.map(|act| open(&self.open, act)).transpose()?;
         must(
             body.why != Pause::Approval || act.is_some_and(OpenAct::waits),
@@ -198,6 +246,7 @@ impl RunState {
         )?;
         must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
         self.unanswered = None;
+        self.deaths = 0;
         self.ledger.steps += 1;
         self.ledger.settle(&body.usage);
         if body.estimated {
@@ -490,7 +539,9 @@ impl RunState {
     }
 
     fn run_finished(&mut self, body: &RunFinished) -> Checked {
-        must(self.open.is_empty(), "an act is not over")?;
+        must(self.attached, "no driver has the run")?;
+        let under_way = |act: &OpenAct| act.started.is_some() || self.cancelled.is_none();
+        must(!self.open.values().any(under_way), "an act is not over")?;
         let passed_here =
             self.gate_holds() && self.gate.last.as_ref().is_some_and(|judged| judged.tree == body.tree);
         must(

@@ -7,7 +7,7 @@ use crate::act::{ActEnd, Change, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
 use crate::containment::Rung;
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
-use crate::outcome::{Outcome, StopWhy};
+use crate::outcome::Outcome;
 use crate::path::RelPath;
 use crate::policy::Effect;
 
@@ -116,11 +116,10 @@ impl RunState {
         }
     }
 
-    /// A run ends as its events have it end, and not before. Only a person ends it at any time, by cancelling.
+    /// A run ends as its events have it end, and not before. Only a person ends it at any time, by cancelling it.
     pub(super) fn check_outcome(&self, body: &RunFinished) -> Checked {
         let budget = &self.ledger.budget;
         match (body.outcome, self.next()) {
-            (Outcome::Stopped { why: StopWhy::Cancelled }, _) => Ok(()),
             // The next call may not fit into what is left, so tokens and money can be spent a little early.
             (
                 Outcome::BudgetSpent { bound },

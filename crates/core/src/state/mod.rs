@@ -19,10 +19,11 @@ use crate::budget::Ledger;
 use crate::containment::{Receipt, Rung};
 use crate::digest::Digest;
 use crate::event::{
-    CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCreated, RunFinished, Settlement, Submitted,
-    Verdict,
+    CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCancelled, RunCreated, RunFinished, RunHeld,
+    RunQueued, Settlement, Submitted, Verdict,
 };
 use crate::id::{ActId, RunId, StepId};
+use crate::lifecycle::Stage;
 use crate::path::RelPath;
 use crate::policy::{Decision, Effect};
 use crate::transcript::Stop;
@@ -127,7 +128,13 @@ pub struct RunState {
     next_seq: u64,
     first_at_ms: u64,
     last_at_ms: u64,
+    stage: Stage,
+    queued: Option<Box<RunQueued>>,
     created: Option<Box<RunCreated>>,
+    held: Option<RunHeld>,
+    cancelled: Option<RunCancelled>,
+    /// Drivers in a row that died and left no answer of the model behind.
+    deaths: u32,
     rung: Rung,
     containment: Option<Receipt>,
     /// The weakest rung that any command had.
@@ -168,7 +175,12 @@ impl RunState {
             next_seq: 0,
             first_at_ms: 0,
             last_at_ms: 0,
+            stage: Stage::New,
+            queued: None,
             created: None,
+            held: None,
+            cancelled: None,
+            deaths: 0,
             rung: Rung::R0,
             containment: None,
             weakest: None,
@@ -219,6 +231,32 @@ impl RunState {
     /// Milliseconds since the Unix epoch of the first and the newest event.
     pub fn span_ms(&self) -> (u64, u64) {
         (self.first_at_ms, self.last_at_ms)
+    }
+
+    /// Where the run stands.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// What was queued, where the run came from a queue.
+    pub fn queued(&self) -> Option<&RunQueued> {
+        self.queued.as_deref()
+    }
+
+    /// Who keeps workers from it, if anybody does.
+    pub fn held(&self) -> Option<&RunHeld> {
+        self.held.as_ref()
+    }
+
+    /// Who cancelled it, if anybody did.
+    pub fn cancelled(&self) -> Option<&RunCancelled> {
+        self.cancelled.as_ref()
+    }
+
+    /// Drivers in a row that died under it without an answer of the model in between. One that still drives it is
+    /// not counted.
+    pub fn deaths(&self) -> u32 {
+        self.deaths
     }
 
     /// The contract, once the run exists.

@@ -9,6 +9,8 @@ use crate::transcript::Stop;
 /// What the driver does next. Each leads to at least one event, so a driver that does what it is told moves on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
+    /// Make the run that is queued: `run.created`.
+    Create,
     /// Take the run under a lease: `driver.attached`.
     Attach,
     /// Ask the model.
@@ -40,6 +42,8 @@ pub enum Next {
     Finish(Outcome),
     /// Nothing: the run is over.
     Over(RunFinished),
+    /// Nothing: it was cancelled before it began.
+    Dropped,
 }
 
 impl RunState {
@@ -48,8 +52,19 @@ impl RunState {
         if let Some(finished) = &self.finished {
             return Next::Over(finished.clone());
         }
+        if self.created.is_none() {
+            return if self.cancelled.is_some() { Next::Dropped } else { Next::Create };
+        }
         if !self.attached {
             return Next::Attach;
+        }
+        if self.cancelled.is_some() {
+            // What started is accounted for; nothing else begins.
+            let started = self.open.iter().find(|(_, act)| act.started.is_some());
+            return match started {
+                Some((id, _)) => Next::Recover(*id),
+                None => Next::Finish(Outcome::Stopped { why: StopWhy::Cancelled }),
+            };
         }
         if let Some((id, act)) = self.open.first_key_value() {
             return if act.started.is_some() {

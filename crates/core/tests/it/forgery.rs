@@ -51,6 +51,8 @@ fn refused(events: &[Event]) -> bool {
     RunState::fold(events[0].stream.clone(), events).is_err()
 }
 
+const CANCELLED: Outcome = Outcome::Stopped { why: StopWhy::Cancelled };
+
 fn act_of(body: &Body) -> Option<ActId> {
     match body {
         Body::ActDecided(body) => Some(body.act),
@@ -68,20 +70,31 @@ fn is_missed(events: &[Event], at: usize) -> bool {
     let after = &events[at + 1..];
     match &events[at].body {
         Body::RunCreated(_) => true,
+        // A run can be made without a queue.
+        Body::RunQueued(_) => matches!(after.first().map(|event| &event.body), Some(Body::RunHeld(_))),
+        Body::RunHeld(_) => false,
+        // The end that it gives to the run is no other's.
+        Body::RunCancelled(_) => after.iter().any(|event| matches!(event.body, Body::RunFinished(_))),
         Body::ModelAnswered(_)
         | Body::CallInvalid(_)
         | Body::ActDecided(_)
         | Body::ActFinished(_)
-        | Body::Submitted(_) => !after.is_empty(),
+        | Body::Submitted(_) => {
+            // A run that is cancelled may leave its last step as it is.
+            let cancelled = after.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
+            let goes_on = |event: &Event| matches!(event.body, Body::ModelAnswered(_));
+            !after.is_empty() && (!cancelled || after.iter().any(goes_on))
+        }
         Body::DriverAttached(_) => {
             // A takeover may be hidden; the first driver and one after a pause may not.
-            let before = events[..at]
-                .iter()
-                .rev()
-                .map(|event| &event.body)
-                .find(|body| matches!(body, Body::DriverAttached(_) | Body::DriverDetached(_)));
+            let before = events[..at].iter().rev().map(|event| &event.body).find(|body| {
+                matches!(body, Body::DriverAttached(_) | Body::DriverDetached(_) | Body::RunHeld(_))
+            });
+            let needs_none = |body: &Body| {
+                matches!(body, Body::DriverAttached(_) | Body::RunHeld(_) | Body::RunCancelled(_))
+            };
             !after.is_empty()
-                && !matches!(after[0].body, Body::DriverAttached(_))
+                && !needs_none(&after[0].body)
                 && !matches!(before, Some(Body::DriverAttached(_)))
         }
         // One that may begin and did nothing could have failed before it began.
@@ -112,7 +125,7 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         // Where nothing more was asked of the model it may be as well that it was told nothing.
         Body::Note(_) | Body::GateJudged(_) => after.iter().any(|event| match &event.body {
             Body::ModelAnswered(_) | Body::ActDecided(_) => true,
-            Body::RunFinished(body) => !matches!(body.outcome, Outcome::Stopped { why: StopWhy::Cancelled }),
+            Body::RunFinished(body) => body.outcome != CANCELLED,
             _ => false,
         }),
         // The end of a journal proves nothing about what came behind it.
@@ -721,7 +734,9 @@ fn an_old_pass_does_not_verify_new_work() {
     hand.cannot(hand.end(Outcome::Refused, false), "does not stand so");
     hand.cannot(hand.end(Outcome::BudgetSpent { bound: Bound::Tokens }, false), "not reached");
     hand.cannot(hand.end(Outcome::BudgetSpent { bound: Bound::Steps }, false), "not reached");
-    hand.does(hand.end(Outcome::Stopped { why: StopWhy::Cancelled }, false));
+    hand.does(world::cancelled());
+    hand.cannot(world::cancelled(), "does not follow while the run is cancelling");
+    hand.does(hand.end(CANCELLED, false));
     hand.cannot(
         Body::ModelAnswered(match forged_answer(&hand.0, Usage::default()).body {
             Body::ModelAnswered(body) => body,
@@ -879,10 +894,13 @@ fn a_run_cannot_be_cancelled_over_an_open_act() {
     let mut hand = Hand::workspace(1);
     let act = hand.decides(Some(0), vec![exec("make all")]);
     hand.does(started(act, command("make all")));
-    let cancelled = Outcome::Stopped { why: StopWhy::Cancelled };
-    hand.cannot(hand.end(cancelled, false), "an act is not over");
+    hand.cannot(hand.end(CANCELLED, false), "does not follow while the run is running");
+    hand.does(world::cancelled());
+    hand.cannot(hand.end(CANCELLED, false), "an act is not over");
+    assert_eq!(hand.0.next(), Next::Recover(act));
     hand.does(finished(act, ActEnd::Interrupted, vec![], None));
-    hand.does(hand.end(cancelled, false));
+    hand.cannot(hand.end(Outcome::Done, false), "does not follow while the run is cancelling");
+    hand.does(hand.end(CANCELLED, false));
 }
 
 /// The gate passed, and the run then ends on another tree without a word of how it came about.

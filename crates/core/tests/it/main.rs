@@ -6,6 +6,7 @@ mod budget;
 mod dialogue;
 mod events;
 mod forgery;
+mod lifecycle;
 mod paths;
 mod policy;
 mod state;

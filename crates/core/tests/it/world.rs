@@ -18,7 +18,8 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed, Note,
-    RunCreated, RunFinished, Seen, Settlement, Submitted, Verdict, WorkspaceDrifted,
+    Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted,
+    Verdict, WorkspaceDrifted,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -141,6 +142,41 @@ fn contract(choices: &mut Choices) -> RunCreated {
     }
 }
 
+/// A run that was queued as `created` then is.
+pub(crate) fn queued(created: &RunCreated) -> RunQueued {
+    let created = created.clone();
+    RunQueued {
+        provost: created.provost,
+        goal: created.goal,
+        policy: created.policy,
+        budget: created.budget,
+        price: created.price,
+        gate: created.gate,
+        limits: created.limits,
+        model: created.model,
+        key_env: Some("KEY".to_owned()),
+        root: created.root,
+        repository: created.repository,
+        questions: Questions::Wait,
+    }
+}
+
+fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
+    let queued = queued.clone();
+    created.policy = queued.policy;
+    created.budget = queued.budget;
+    created.price = queued.price;
+    created.gate = queued.gate;
+}
+
+pub(crate) fn held() -> Body {
+    Body::RunHeld(RunHeld { by: "somebody".to_owned(), why: digest(9) })
+}
+
+pub(crate) fn cancelled() -> Body {
+    Body::RunCancelled(RunCancelled { by: "somebody".to_owned() })
+}
+
 type Files = BTreeMap<RelPath, FileFact>;
 
 fn fact(content: Digest) -> FileFact {
@@ -208,6 +244,13 @@ impl World {
             troubles: TROUBLES,
             mood,
         };
+        // One in four runs waits in a queue first, and one in four of those is held there for a while.
+        if world.choices.once_in(4) {
+            world.append(Body::RunQueued(Box::new(queued(&created))));
+            if world.choices.once_in(4) {
+                world.append(held());
+            }
+        }
         world.append(Body::RunCreated(Box::new(created)));
         world
     }
@@ -232,10 +275,13 @@ impl World {
             mood: Mood::Lively,
         };
         if world.state.created().is_none() {
-            let created = contract(&mut world.choices);
+            let mut created = contract(&mut world.choices);
+            if let Some(queued) = world.state.queued() {
+                as_queued(&mut created, queued);
+            }
             world.append(Body::RunCreated(Box::new(created)));
         }
-        if world.state.outcome().is_none() {
+        if !world.state.stage().is_over() {
             world.attach();
         }
         world
@@ -264,6 +310,7 @@ impl World {
         }
         match next {
             Next::Over(_) => return false,
+            Next::Create | Next::Dropped => unreachable!("a world begins with its run"),
             Next::Attach => self.attach(),
             Next::Ask { step, invocation } => self.ask(step, invocation),
             Next::Call(call) => self.call(call),
@@ -318,11 +365,15 @@ impl World {
         self.append(Body::DriverAttached(body));
     }
 
-    /// What a run has to live with: a driver that dies, one that is interrupted, files that change by themselves.
+    /// What a run has to live with: a driver that dies, one that is interrupted, people who hold and cancel it, files
+    /// that change by themselves.
     fn trouble(&mut self) {
-        match self.choices.pick(3) {
+        let closes = self.state.cancelled().is_some();
+        match self.choices.pick(6) {
             0 => self.attach(),
-            1 => self.append(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None })),
+            3 if !closes => self.append(held()),
+            4 if !closes && self.choices.once_in(4) => self.append(cancelled()),
+            1 | 4 => self.append(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None })),
             _ => {
                 let name = self.choices.of(&[FREE[0], FREE[1]]);
                 let change = self.change(name);
@@ -463,11 +514,15 @@ impl World {
     /// Takes one of the open acts a step further, not always the first; or reads one more call meanwhile.
     fn act(&mut self) {
         if let Some(call) = self.unread_call()
+            && self.state.cancelled().is_none()
             && self.choices.once_in(3)
         {
             return self.call(call);
         }
-        let open: Vec<ActId> = self.state.open_acts().keys().copied().collect();
+        let open: Vec<ActId> = match self.state.next() {
+            Next::Recover(id) if self.state.cancelled().is_some() => vec![id],
+            _ => self.state.open_acts().keys().copied().collect(),
+        };
         let id = self.choices.of(&open);
         let act = self.state.open_acts()[&id].clone();
         if let Some(intent) = &act.started {
@@ -580,6 +635,9 @@ impl World {
 
     /// Nobody can tell what became of an act. The next time, a person does.
     fn ask_a_person(&mut self, act: ActId) {
+        if self.state.cancelled().is_some() {
+            return self.end(act, ActEnd::Interrupted, Vec::new(), Vec::new(), None);
+        }
         if self.state.indeterminate_act() == Some(act) {
             let how = self.choices.of(&[Settlement::DidNot, Settlement::Happened, Settlement::Again]);
             return self.append(Body::ActSettled(ActSettled { act, how, by: "world".to_owned() }));

@@ -93,7 +93,7 @@ fn refuse_driven(conn: &Connection, asker: &Owner, now_ms: u64) -> Result<(), Fa
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let found = from_row(row)?;
-        if let Some(holder) = found.holder.filter(|holder| holder.drives(asker, now_ms)) {
+        if let Some(holder) = found.row.holder.filter(|holder| holder.drives(asker, now_ms)) {
             return Err(conflict(&found.row.run, holder).into());
         }
     }

@@ -49,6 +49,7 @@ pub(super) fn delete(conn: &Connection, path: &Path, lease: &Lease) -> Result<()
     conn.execute("DELETE FROM event WHERE key >= ?1 AND key < ?2", [key(id, 0), key(id + 1, 0)])?;
     conn.execute("DELETE FROM blob WHERE run = ?1", [id])?;
     conn.execute("DELETE FROM salt WHERE run = ?1", [id])?;
+    conn.execute("DELETE FROM letter WHERE run = ?1", [id])?;
     conn.execute("DELETE FROM run WHERE id = ?1", [id])?;
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(super) fn acquire(
     ttl: Duration,
 ) -> Result<Lease, Failure> {
     let found = stored(conn, path, run)?;
-    if let Some(holder) = found.holder.filter(|holder| holder.drives(owner, now_ms)) {
+    if let Some(holder) = found.row.holder.filter(|holder| holder.drives(owner, now_ms)) {
         return Err(conflict(run, holder).into());
     }
     let lease = Lease {

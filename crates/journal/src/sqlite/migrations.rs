@@ -12,7 +12,7 @@ use crate::error::StoreError;
 ///
 /// An event's key is its run's number times 2^32 plus its place: one tree, no second index, so an append writes one page
 /// for its events. The head, the lease and the row of the list share a table for the same reason.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE run (
         id         INTEGER PRIMARY KEY,
@@ -74,6 +74,18 @@ const MIGRATIONS: [&str; 2] = [
     CREATE VIEW journal AS
         SELECT run.name AS run, event.key & 4294967295 AS seq, event.json ->> '$.kind' AS kind, event.json AS json
         FROM event JOIN run ON run.id = event.key >> 32;
+",
+    // What somebody says to a run's driver from elsewhere, one letter of each subject; and a quick way to what is not over.
+    "
+    CREATE INDEX run_state ON run (state);
+    CREATE TABLE letter (
+        run     INTEGER NOT NULL,
+        subject TEXT    NOT NULL,
+        at_ms   INTEGER NOT NULL,
+        author  TEXT    NOT NULL,
+        says    TEXT    NOT NULL,
+        PRIMARY KEY (run, subject)
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 

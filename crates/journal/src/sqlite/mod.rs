@@ -4,6 +4,7 @@ mod compact;
 mod file;
 mod keep_ops;
 mod lease_ops;
+mod letter_ops;
 mod migrations;
 mod read_ops;
 mod run_ops;
@@ -23,6 +24,7 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 use crate::lease::Lease;
+use crate::letter::{Letter, Posted, Word};
 use crate::owner::Owner;
 use crate::projection::RunRow;
 use crate::retention::{Retention, RunUsage};
@@ -188,6 +190,15 @@ impl Store for SqliteStore {
         self.reader.submit(move |conn| read_ops::runs(conn, &path))
     }
 
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<RunRow>, StoreError>> {
+        self.reader.submit(read_ops::unfinished)
+    }
+
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<RunRow, StoreError>> {
+        let (path, run) = (Arc::clone(&self.path), run.clone());
+        self.reader.submit(move |conn| Ok(run_ops::stored(conn, &path, &run)?.row))
+    }
+
     fn find<'a>(&'a self, prefix: &'a str) -> BoxFuture<'a, Result<RunId, StoreError>> {
         let (path, prefix) = (Arc::clone(&self.path), prefix.to_owned());
         self.reader.submit(move |conn| read_ops::find(conn, &path, &prefix))
@@ -196,6 +207,21 @@ impl Store for SqliteStore {
     fn forget<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<(), StoreError>> {
         let (path, run) = (Arc::clone(&self.path), run.clone());
         self.writer.submit(move |conn| run_ops::forget(conn, &path, &run))
+    }
+
+    fn post<'a>(&'a self, run: &'a RunId, letter: Letter) -> BoxFuture<'a, Result<Posted, StoreError>> {
+        let (path, run) = (Arc::clone(&self.path), run.clone());
+        self.writer.submit(move |conn| letter_ops::post(conn, &path, &run, &letter))
+    }
+
+    fn letters<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Letter>, StoreError>> {
+        let (path, run) = (Arc::clone(&self.path), run.clone());
+        self.reader.submit(move |conn| letter_ops::letters(conn, &path, &run))
+    }
+
+    fn discard<'a>(&'a self, lease: &'a Lease, read: Vec<Word>) -> BoxFuture<'a, Result<(), StoreError>> {
+        let (path, lease) = (Arc::clone(&self.path), lease.clone());
+        self.writer.submit(move |conn| letter_ops::discard(conn, &path, &lease, &read))
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use provost_core::digest::Digest;
 use provost_core::event::Event;
 use provost_core::id::RunId;
+use provost_core::lifecycle::Stage;
 use provost_evidence::canonical::{sha256, to_canonical};
 use provost_evidence::content::Salt;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -151,6 +152,21 @@ pub(super) fn salt(conn: &Connection, path: &Path, run: &RunId) -> Result<Option
 
 pub(super) fn runs(conn: &Connection, _path: &Path) -> Result<Vec<RunRow>, Failure> {
     let mut select = conn.prepare_cached(&format!("SELECT {COLUMNS} FROM run ORDER BY created_ms, name"))?;
+    let rows = select.query_map([], |row| Ok(from_row(row)?.row))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn unfinished(conn: &Connection) -> Result<Vec<RunRow>, Failure> {
+    // The words are ours: none needs quoting.
+    let words: Vec<String> = Stage::ALL
+        .into_iter()
+        .filter(|stage| !stage.is_over())
+        .map(|stage| format!("'{}'", stage.word()))
+        .collect();
+    let mut select = conn.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM run WHERE state IN ({}) ORDER BY created_ms, name",
+        words.join(", ")
+    ))?;
     let rows = select.query_map([], |row| Ok(from_row(row)?.row))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

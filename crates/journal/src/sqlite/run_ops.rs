@@ -5,6 +5,7 @@ use std::path::Path;
 use provost_core::digest::Digest;
 use provost_core::event::Draft;
 use provost_core::id::RunId;
+use provost_core::lifecycle::Stage;
 use provost_evidence::canonical::{NotCanonical, to_canonical};
 use provost_evidence::chain::{self, Head};
 use provost_evidence::content::Salt;
@@ -13,8 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::{Failure, signed};
 use crate::error::StoreError;
 use crate::lease::Lease;
-use crate::owner::{Fate, Owner};
-use crate::projection::RunRow;
+use crate::projection::{Holder, RunRow};
 use crate::store::{Appended, Blob};
 
 /// Events of one run: places are 32 bits of the key.
@@ -28,22 +28,7 @@ pub(super) struct Stored {
     pub(super) id: i64,
     pub(super) head: Head,
     pub(super) generation: u64,
-    pub(super) holder: Option<Holder>,
     pub(super) row: RunRow,
-}
-
-/// Who drives it.
-pub(super) struct Holder {
-    pub(super) owner: Owner,
-    pub(super) since_ms: u64,
-    pub(super) until_ms: u64,
-}
-
-impl Holder {
-    /// Whether it may be at work, as far as `asker` can tell.
-    pub(super) fn drives(&self, asker: &Owner, now_ms: u64) -> bool {
-        self.until_ms > now_ms && self.owner.fate(asker) == Fate::MayRun
-    }
 }
 
 /// That `holder` has the run.
@@ -77,7 +62,7 @@ pub(super) fn create(
             "INSERT INTO run (name, created_ms, next, hash, generation, state, steps, tokens)
              VALUES (?1, ?2, 0, ?3, 0, ?4, 0, 0) ON CONFLICT (name) DO NOTHING",
         )?
-        .execute(params![run.as_str(), signed(now_ms), Digest::ZERO.bytes(), row.state])?;
+        .execute(params![run.as_str(), signed(now_ms), Digest::ZERO.bytes(), row.stage.word()])?;
     if made == 0 {
         return Err(StoreError::Exists { run: run.clone() }.into());
     }
@@ -124,16 +109,24 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Stored> {
         id: row.get("id")?,
         head: Head { next, hash: digest(4, row.get("hash")?)? },
         generation: count(row, "generation")?,
-        holder,
         row: RunRow {
             run,
             created_ms: count(row, "created_ms")?,
-            state: row.get("state")?,
+            stage: stage(row)?,
             goal: row.get::<_, Option<Vec<u8>>>("goal")?.map(|bytes| digest(10, bytes)).transpose()?,
             steps: count(row, "steps")?,
             tokens: count(row, "tokens")?,
             last_seq: next.checked_sub(1),
+            holder,
         },
+    })
+}
+
+fn stage(row: &Row<'_>) -> rusqlite::Result<Stage> {
+    let word: String = row.get("state")?;
+    Stage::of_word(&word).ok_or_else(|| {
+        let detail = format!("`{word}` is no stage of a run");
+        rusqlite::Error::FromSqlConversionFailure(9, rusqlite::types::Type::Text, detail.into())
     })
 }
 
@@ -146,7 +139,7 @@ fn count(row: &Row<'_>, column: &str) -> rusqlite::Result<u64> {
 /// The run, if `lease` is the one in force.
 pub(super) fn fenced(conn: &Connection, path: &Path, lease: &Lease) -> Result<Stored, Failure> {
     let run = stored(conn, path, &lease.run)?;
-    if run.generation == lease.generation && run.holder.is_some() {
+    if run.generation == lease.generation && run.row.holder.is_some() {
         return Ok(run);
     }
     Err(StoreError::Fenced { run: lease.run.clone(), held: lease.generation, current: run.generation }.into())
@@ -197,7 +190,7 @@ pub(super) fn append(
             id,
             signed(head.next),
             head.hash.bytes(),
-            row.state,
+            row.stage.word(),
             row.goal.as_ref().map(Digest::bytes),
             signed(row.steps),
             signed(row.tokens),

@@ -4,6 +4,7 @@ mod appends;
 mod crash;
 mod damage;
 mod leases;
+mod letters;
 mod many;
 mod property;
 mod retention;

@@ -8,7 +8,9 @@ use provost_core::digest::Digest;
 use provost_core::event::{Draft, Event};
 use provost_core::id::RunId;
 use provost_evidence::chain::seal;
-use provost_journal::{Appended, Blob, BoxFuture, Head, Lease, Owner, RunRow, Salt, Store, StoreError};
+use provost_journal::{
+    Appended, Blob, BoxFuture, Head, Lease, Letter, Owner, Posted, RunRow, Salt, Store, StoreError, Word,
+};
 
 use super::world::World;
 
@@ -119,5 +121,26 @@ impl Store for SimStore {
 
     fn forget<'a>(&'a self, _: &'a RunId) -> BoxFuture<'a, Result<(), StoreError>> {
         done(())
+    }
+
+    /// Nobody writes letters here.
+    fn post<'a>(&'a self, _: &'a RunId, _: Letter) -> BoxFuture<'a, Result<Posted, StoreError>> {
+        done(Posted::Waits)
+    }
+
+    fn letters<'a>(&'a self, _: &'a RunId) -> BoxFuture<'a, Result<Vec<Letter>, StoreError>> {
+        done(Vec::new())
+    }
+
+    fn discard<'a>(&'a self, _: &'a Lease, _: Vec<Word>) -> BoxFuture<'a, Result<(), StoreError>> {
+        done(())
+    }
+
+    fn unfinished(&self) -> BoxFuture<'_, Result<Vec<RunRow>, StoreError>> {
+        done(Vec::new())
+    }
+
+    fn row<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<RunRow, StoreError>> {
+        done(RunRow::new(run.clone(), 0))
     }
 }

@@ -104,7 +104,7 @@ impl Remover {
                     gone += 1;
                     bytes += usage.event_bytes + usage.blob_bytes;
                     let newest = usage.last_ms.map_or(String::new(), moment);
-                    say!("{deletes} {run}: {}, newest event {newest} UTC", usage.row.state);
+                    say!("{deletes} {run}: {}, newest event {newest} UTC", usage.row.stage.word());
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Remover {
             let named = self.place.named(&usage.row.run);
             return Ok(Swept::Kept(format!(
                 "it is not over ({}); `provost store delete {named} --force` deletes it all the same",
-                usage.row.state
+                usage.row.stage.word()
             )));
         }
         if mode == Mode::Try {
@@ -159,7 +159,7 @@ impl Remover {
         }
         self.place.store.release(lease).await?;
         let named = self.place.named(&lease.run);
-        Err(Failure::usage(format!("`{}` is not over ({}): it can be resumed", lease.run, usage.row.state))
+        Err(Failure::usage(format!("`{}` is not over ({}): it can be resumed", lease.run, usage.row.stage.word()))
             .hint(format!("`provost resume {named}` goes on with it; `provost store {verb} {named} --force` does it all the same")))
     }
 
