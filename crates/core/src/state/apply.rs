@@ -380,6 +380,10 @@ impl RunState {
             Settlement::Happened | Settlement::DidNot => act.settled = Some(body.how),
         }
         self.indeterminate = None;
+        if body.how == Settlement::Again {
+            // It may have begun under a driver that contained more.
+            self.decide_again();
+        }
         Ok(())
     }
 
