@@ -17,7 +17,7 @@ use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule};
 use provost_evidence::canonical::to_canonical;
 
 pub use evidence::{bundle, dsse, journal, keys, statement};
-pub use model::{anthropic, chat, script, sse};
+pub use model::{anthropic, chat, events_log, script, sse};
 pub use tools::{arguments, exit_record, patch};
 
 /// An event: what is read and written again is the same event, and its canonical form is a fixed point.

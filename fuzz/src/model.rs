@@ -1,6 +1,8 @@
 //! What servers of models send, and scripts.
 
 use provost_core::transcript::Message;
+use provost_model::agent_runtime::events_log::{Log, What};
+use provost_model::agent_runtime::shapes::{self, Row};
 use provost_model::rehearse::Script;
 use provost_model::sse::{SseEvent, SseParser};
 use provost_model::wire::{Decoded, EncodeOptions, Progress};
@@ -77,6 +79,22 @@ pub fn chat(data: &[u8]) {
 /// An answer on the Messages wire.
 pub fn anthropic(data: &[u8]) {
     answer(WireKind::AnthropicMessages, data);
+}
+
+/// An event log of rust-agent-runtime: every line is counted or taken, what is torn changes nothing before it, and the
+/// table of it has a line for each task and no others.
+pub fn events_log(data: &[u8]) {
+    let log = Log::read(data);
+    assert_eq!(log.lines, data.split_inclusive(|byte| *byte == b'\n').count() as u64);
+    assert!(log.problems.iter().all(|problem| (1..=log.lines).contains(&problem.line)));
+    assert!(log.problems.len() as u64 <= log.problem_count);
+    assert!(log.tasks.keys().all(|id| !id.contains(['\t', '\n'])));
+    let whole = data.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    if log.problems.iter().any(|problem| problem.what == What::Torn) {
+        assert_eq!(Log::read(&data[..whole]).tasks, log.tasks, "what is torn is not believed");
+    }
+    let table = shapes::status(log.tasks.iter().map(|(id, task)| Row::of(id, task)));
+    assert_eq!(table.matches('\n').count(), log.tasks.len() + 1, "{table}");
 }
 
 /// A rehearsal script: white space around it changes nothing, and an error says where it is.

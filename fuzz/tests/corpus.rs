@@ -78,6 +78,9 @@ const PIECES: &[&[u8]] = &[
     b"\xe2\x80\xae",
     b"${x}",
     b"~",
+    b"\t",
+    b"a\tqueued\t0\tenqueue\n",
+    b"cancelled",
 ];
 
 /// Changes one place.
@@ -162,4 +165,5 @@ macro_rules! targets {
 
 targets! {
     event policy pattern rel_path sse chat anthropic script dsse journal bundle statement keys exit_record arguments patch
+    events_log
 }

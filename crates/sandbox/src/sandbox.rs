@@ -222,7 +222,7 @@ impl Sandbox {
 /// A hundred years; longer would overflow the arithmetic with instants.
 const MAX_WALL_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
-fn failure(step: &str, error: &io::Error) -> Failure {
+pub(crate) fn failure(step: &str, error: &io::Error) -> Failure {
     Failure::new(step, error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
 }
 
@@ -269,7 +269,7 @@ fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
 }
 
 /// A value as JSON in a memfd: no limit of size, no file, nothing in an argument list.
-fn memory(value: &impl serde::Serialize) -> io::Result<OwnedFd> {
+pub(crate) fn memory(value: &impl serde::Serialize) -> io::Result<OwnedFd> {
     let text = serde_json::to_vec(value)?;
     let fd = rustix::fs::memfd_create("provost-plan", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(fd);

@@ -15,6 +15,8 @@ use crate::record::Failure;
 
 /// First packet: supervise a command. Descriptors: plan, order, record folder.
 pub(crate) const SUPERVISE: u8 = b'S';
+/// First packet: tend a program outside of a sandbox. Descriptors: order, and its standard input, output and error.
+pub(crate) const TEND: u8 = b'T';
 /// First packet: perform the probe's checks.
 pub(crate) const PROBE: u8 = b'P';
 /// Driver to supervisor: kill the command.
@@ -38,6 +40,13 @@ pub(crate) enum Report {
     RecordLost {
         /// Why.
         errno: i32,
+    },
+    /// A tended program and its tree are gone.
+    Gone {
+        /// Its raw wait status.
+        status: i32,
+        /// How many of its tree could not be killed.
+        survivors: u32,
     },
     /// One check of the probe.
     Fact(crate::probe::Fact),

@@ -6,6 +6,7 @@ mod approvals;
 mod durability;
 mod gate;
 mod holes;
+mod planner;
 mod sim;
 mod support;
 mod workspace;

@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod agent_runtime;
 mod bodies;
 mod decoding;
 mod loopback;
+mod planner;
+mod planner_processes;
 mod raw_server;
 mod rehearsal;
 mod retrying;

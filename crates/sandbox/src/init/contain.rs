@@ -48,7 +48,7 @@ pub(super) fn run(plan: &Plan, order: &Order, ends: &Ends, unprotected: &[String
 pub(super) const GO: u8 = b'G';
 
 /// Everything `execve` needs, made before the filters are in place.
-struct Program {
+pub(super) struct Program {
     name: String,
     candidates: Vec<CString>,
     argv: Vec<CString>,
@@ -84,7 +84,7 @@ fn prepare(plan: &Plan, order: &Order, ends: &Ends) -> Result<Program, Failure> 
     Ok(program)
 }
 
-fn program(order: &Order) -> Result<Program, Failure> {
+pub(super) fn program(order: &Order) -> Result<Program, Failure> {
     let strings = |all: &[Bytes], what: &str| -> Result<Vec<CString>, Failure> {
         let string =
             |bytes: &Bytes| bytes.c_string().ok_or_else(|| Failure::new(what, libc::EINVAL, "holds a NUL"));
@@ -101,7 +101,7 @@ fn program(order: &Order) -> Result<Program, Failure> {
 }
 
 /// Tries each place of the search path, as `execvp` does; a script without `#!` is an error, not a shell script.
-fn execute(program: &Program) -> Failure {
+pub(super) fn execute(program: &Program) -> Failure {
     let mut result = Errno::NOENT;
     for candidate in &program.candidates {
         match sys::exec(candidate, &program.argv, &program.env) {

@@ -10,6 +10,7 @@ mod mounts;
 mod pid1;
 mod probe;
 mod supervise;
+mod tend;
 
 use std::fs::File;
 use std::io::Read;
@@ -40,6 +41,7 @@ fn run() -> i32 {
     let Ok((first, descriptors)) = wire::receive(&control, RecvFlags::empty()) else { return LOST };
     match first.first() {
         Some(&wire::SUPERVISE) => supervise::supervise(control, descriptors),
+        Some(&wire::TEND) => tend::tend(&control, descriptors),
         Some(&wire::PROBE) => probe::perform(control.as_fd()),
         _ => LOST,
     }

@@ -24,7 +24,7 @@ use crate::wire::{self, Report};
 /// Set-up that takes longer hangs (a dead network file system, most likely).
 const SETUP_LIMIT: Duration = Duration::from_secs(10);
 /// How long the dead may take to be gone.
-const KILL_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
 const CHUNK: usize = 64 * 1024;
 /// A larger pipe means fewer wake-ups; the kernel may refuse.
 const PIPE_SIZE: usize = 256 * 1024;
@@ -154,7 +154,7 @@ fn run(
     })
 }
 
-fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, Failure> {
+pub(super) fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, Failure> {
     let text = read_all(fd.as_fd()).step("plan")?;
     serde_json::from_slice(&text).map_err(|error| Failure::new("plan", libc::EBADMSG, error.to_string()))
 }
@@ -320,13 +320,13 @@ fn exec_failure(child: &Child) -> Option<Failure> {
 
 /// Why a command was stopped by the supervisor.
 #[derive(Clone, Copy)]
-enum Cut {
+pub(super) enum Cut {
     Deadline,
     Cancel,
     DriverLost,
 }
 
-fn read_driver(control: &OwnedFd) -> Option<Cut> {
+pub(super) fn read_driver(control: &OwnedFd) -> Option<Cut> {
     match wire::receive(control, RecvFlags::DONTWAIT) {
         Ok((packet, _)) if packet == [wire::CANCEL] => Some(Cut::Cancel),
         Ok((packet, _)) if packet.is_empty() => Some(Cut::DriverLost),

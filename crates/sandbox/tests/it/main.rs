@@ -12,4 +12,5 @@ mod output;
 mod processes;
 mod protected;
 mod support;
+mod tended;
 mod toolchains;

@@ -1,0 +1,5 @@
+//! What users of rust-agent-runtime bring along.
+
+mod environment;
+mod events_log;
+mod shapes;
