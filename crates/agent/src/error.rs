@@ -66,6 +66,9 @@ pub enum RunError {
         /// What is not the same.
         differs: String,
     },
+    /// Files cannot be put back, or a run not forked, as things are. Nothing was changed.
+    #[error("{0}")]
+    Undo(String),
     /// The journal holds what cannot have happened.
     #[error("the journal of `{run}` is not sound: {violation}")]
     Unsound {
@@ -110,6 +113,7 @@ impl RunError {
             Self::Taken { .. }
             | Self::Workspace { .. }
             | Self::Contract(_)
+            | Self::Undo(_)
             | Self::Git(_)
             | Self::Profile(_) => 2,
             Self::Unsound { .. } | Self::Event(_) | Self::Gone(_) => 8,
@@ -123,6 +127,7 @@ pub(crate) fn store_exit_code(error: &StoreError) -> u8 {
     match error {
         StoreError::Conflict { .. } | StoreError::Fenced { .. } => 7,
         StoreError::NoSuchRun { .. }
+        | StoreError::Exists { .. }
         | StoreError::Ambiguous { .. }
         | StoreError::NotOurs { .. }
         | StoreError::TooNew { .. }

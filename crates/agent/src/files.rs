@@ -36,15 +36,15 @@ const KEPT_AT_ONCE: u64 = 64 * 1024 * 1024;
 /// A file at the start of the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BaseFile {
-    path: RelPath,
-    mode: String,
-    size: u64,
-    sha1: String,
-    sha256: Digest,
+pub(crate) struct BaseFile {
+    pub(crate) path: RelPath,
+    pub(crate) mode: String,
+    pub(crate) size: u64,
+    pub(crate) sha1: String,
+    pub(crate) sha256: Digest,
     /// Salted digest, where the journal keeps the content because no commit does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    content: Option<Digest>,
+    pub(crate) content: Option<Digest>,
 }
 
 /// The workspace at the start of the run, as the journal keeps it.
@@ -57,6 +57,16 @@ struct Base {
     /// Folders too deep to look into that were there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     too_deep: BTreeSet<RelPath>,
+}
+
+/// The files at the start of the run, from the list that the journal keeps of them.
+pub(crate) fn base_files(json: &[u8]) -> Result<Vec<BaseFile>, RunError> {
+    Ok(read_base(json)?.files)
+}
+
+fn read_base(json: &[u8]) -> Result<Base, RunError> {
+    serde_json::from_slice(json)
+        .map_err(|error| RunError::Gone(format!("the list of files at the start does not parse: {error}")))
 }
 
 /// The workspace of one run.
@@ -194,9 +204,7 @@ impl Files {
         recorder: &Recorder,
     ) -> Result<(), RunError> {
         let json = recorder.bytes(&created.manifest).await?;
-        let base: Base = serde_json::from_slice(&json).map_err(|error| {
-            RunError::Gone(format!("the list of files at the start does not parse: {error}"))
-        })?;
+        let base = read_base(&json)?;
         self.base = base.files.into_iter().map(|file| (file.path.clone(), file)).collect();
         let net = recorder.state().net_changes();
         // What acts made where the policy asks is there by right, and so are the folders that it is in.
@@ -481,7 +489,7 @@ impl Files {
 }
 
 /// Locks a workspace against other drivers in it, in a folder of it, or in a folder above it.
-fn lock(root: &Path) -> Result<Vec<std::fs::File>, RunError> {
+pub(crate) fn lock(root: &Path) -> Result<Vec<std::fs::File>, RunError> {
     let occupied = |error| match error {
         std::fs::TryLockError::WouldBlock => RunError::Occupied(root.to_owned()),
         std::fs::TryLockError::Error(error) => unusable(root, &error),

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::door::Drift;
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::rewind;
 
 impl Driver<'_> {
     /// Puts the gate's command before the policy, like any act.
@@ -85,6 +86,7 @@ impl Driver<'_> {
                     .to_owned()
             }
             NoteWhy::GateFailed => self.gate_report().await?,
+            NoteWhy::Rewound => rewind::told(self.recorder.state()),
         };
         let text = self.recorder.content(text);
         self.recorder.record(Body::Note(Note { why, text }))

@@ -71,6 +71,12 @@ impl Held {
         Ok(Self { lease, mail, store, lost, gone, stop })
     }
 
+    /// The same for whoever writes a word into the journal and drives nothing.
+    pub(crate) async fn briefly(store: Arc<dyn Store>, run: &RunId, clock: Clock) -> Result<Self, RunError> {
+        let interrupt = Interrupt::new().map_err(|error| RunError::Internal(format!("a handle: {error}")))?;
+        Self::acquire(store, run, clock, &interrupt).await
+    }
+
     /// Waits until somebody else has the run.
     pub(crate) async fn lost(&mut self) -> RunError {
         match (&mut self.lost).await {

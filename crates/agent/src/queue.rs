@@ -11,7 +11,6 @@ use provost_evidence::git::{GitError, Repository};
 use provost_journal::{Blob, Head, Lease, Store, StoreError};
 
 use crate::error::RunError;
-use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::runtime::{self, Clock, Order, new_run, random};
 
@@ -71,8 +70,7 @@ pub async fn enqueue(
         let salt = salt(store, &run).await?;
         return same(&events, &fact(order, &salt)).map(|()| (run, Enqueued::Before));
     }
-    let interrupt = Interrupt::new().map_err(|error| RunError::Internal(error.to_string()))?;
-    let held = match Held::acquire(store.clone(), &run, clock.clone(), &interrupt).await {
+    let held = match Held::briefly(store.clone(), &run, clock.clone()).await {
         Ok(held) => held,
         // Somebody queues the same at this moment.
         Err(RunError::Store(StoreError::Conflict { .. })) => {

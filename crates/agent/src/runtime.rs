@@ -35,6 +35,7 @@ use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
 use crate::queue;
 use crate::recorder::Recorder;
+use crate::rewind;
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -195,6 +196,7 @@ impl Runtime {
             tree: files.tree()?,
             files: tracked,
             manifest,
+            forked: None,
         };
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
@@ -229,8 +231,13 @@ impl Runtime {
         let events = self.store.events(run, 0).await?;
         check_answers(run, &events, answers)?;
         check_letters(answers, &self.store.letters(run).await?)?;
-        if let Some(Event { body: Body::RunFinished(finished), .. }) = events.last() {
-            return Ok(Taken::Over(finished.clone()));
+        // Its end need not be its last event: files may have been put back since.
+        let end = events.iter().rev().find_map(|event| match &event.body {
+            Body::RunFinished(finished) => Some(finished.clone()),
+            _ => None,
+        });
+        if let Some(finished) = end {
+            return Ok(Taken::Over(finished));
         }
         let mut held = self.acquire(run, &interrupt).await?;
         let taken = self.go_on(run, answers, &mut held).await;
@@ -254,6 +261,8 @@ impl Runtime {
         }
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
+        // Before anybody looks at the files: what a rewind had yet to put back is not drift.
+        rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
         files.restore(&created, &recorder).await?;
         if recorder.state().open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.

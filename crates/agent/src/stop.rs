@@ -12,7 +12,6 @@ use provost_journal::{Blob, Head, Letter, RunRow, Store, StoreError, Word};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::error::RunError;
-use crate::interrupt::Interrupt;
 use crate::lease::{Held, this_process};
 use crate::queue::fold;
 use crate::runtime::Clock;
@@ -110,8 +109,7 @@ async fn put(
     what: Stopping,
     by: &str,
 ) -> Result<Stage, RunError> {
-    let interrupt = Interrupt::new().map_err(|error| RunError::Internal(error.to_string()))?;
-    let held = Held::acquire(store.clone(), run, clock.clone(), &interrupt).await?;
+    let held = Held::briefly(store.clone(), run, clock.clone()).await?;
     let put = put_under(store, clock, &held, what, by, "Somebody holds it.").await;
     held.give_back().await;
     put

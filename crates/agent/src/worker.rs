@@ -242,7 +242,7 @@ impl<'a> Worker<'a> {
 
     /// Puts it on record that no worker should take the run, and why.
     async fn hold(&mut self, run: &RunId, why: String) -> Result<Took, RunError> {
-        let held = match Held::acquire(self.store.clone(), run, self.clock.clone(), &self.interrupt).await {
+        let held = match Held::briefly(self.store.clone(), run, self.clock.clone()).await {
             Ok(held) => held,
             Err(RunError::Store(StoreError::Conflict { .. })) => return Ok(Took::None),
             Err(error) => return Err(error),

@@ -1,5 +1,7 @@
 //! What was typed.
 
+mod undo;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use provost::core::id::RunId;
+
+pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
 #[derive(Debug, Parser)]
@@ -49,6 +53,12 @@ pub(crate) enum Command {
     /// List the runs in the store.
     #[command(visible_alias = "list")]
     Runs(Runs),
+    /// Print what a run, or one of its steps, changed: a patch that `git apply` takes.
+    Diff(Diff),
+    /// Put files back to what they were at a step of a run, whoever changed them.
+    Rewind(Rewind),
+    /// Make a new run, in a folder of its own, from the state that a run had at one of its steps.
+    Fork(Fork),
     /// Look after the store: what it takes up, and what may go. Nothing goes by itself.
     Store(Store),
     /// Serve a script of decisions on the real wires of model vendors.

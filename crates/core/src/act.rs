@@ -180,7 +180,7 @@ pub enum Recovery {
 }
 
 /// A file at one moment. Content is named by its salted digest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileFact {
     /// Git's mode: `100644`, `100755` or `120000` (a symbolic link, whose content is its target).

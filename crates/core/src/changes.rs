@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::act::{ActEnd, Change, Intent};
 use crate::event::{Body, Event};
 use crate::id::ActId;
+use crate::path::RelPath;
 
 /// Follows a journal, event by event. A write that is done does not say again what it set out to change, so its end is
 /// read together with its start.
@@ -36,7 +37,17 @@ impl Changes {
                 _ => finished.changes.clone(),
             },
             Body::WorkspaceDrifted(drifted) => drifted.changes.clone(),
+            Body::WorkspaceRewound(rewound) => rewound.changes.clone(),
             _ => Vec::new(),
         }
+    }
+}
+
+/// Adds a change to the net of all changes: first before and last after. Back where it started is no change.
+pub(crate) fn merge(net: &mut BTreeMap<RelPath, Change>, change: &Change) {
+    let held = net.entry(change.path.clone()).or_insert_with(|| change.clone());
+    held.after.clone_from(&change.after);
+    if held.before == held.after {
+        net.remove(&change.path);
     }
 }

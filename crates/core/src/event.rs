@@ -11,6 +11,7 @@ use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
 use crate::digest::{Digest, TreeDigest};
+use crate::fork::Forked;
 use crate::id::{ActId, AgentId, RunId, StepId};
 use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
@@ -94,6 +95,9 @@ pub enum Body {
     /// Files changed that no act changed.
     #[serde(rename = "workspace.drifted")]
     WorkspaceDrifted(WorkspaceDrifted),
+    /// A person had files put back to what they were.
+    #[serde(rename = "workspace.rewound")]
+    WorkspaceRewound(WorkspaceRewound),
     /// The runtime said something to the model.
     #[serde(rename = "note")]
     Note(Note),
@@ -131,6 +135,7 @@ impl Body {
             Self::ActSettled(_) => "act.settled",
             Self::ActFinished(_) => "act.finished",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
+            Self::WorkspaceRewound(_) => "workspace.rewound",
             Self::Note(_) => "note",
             Self::Submitted(_) => "run.submitted",
             Self::GateJudged(_) => "gate.judged",
@@ -183,6 +188,9 @@ pub struct RunCreated {
     pub files: u64,
     /// The files at the start, one by one (blob).
     pub manifest: Digest,
+    /// The run that it was forked from, where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Forked>,
 }
 
 /// A model and where it is asked.
@@ -442,6 +450,19 @@ pub struct WorkspaceDrifted {
     pub changes: Vec<Change>,
 }
 
+/// A person had files put back to what they were at some time of the run. It is durable before the first file is
+/// touched; one that was interrupted is carried to its end by whoever takes the run up next.
+///
+/// It needs no driver, and may come when the run is over: then it is history, and what the run came to stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceRewound {
+    /// What is put back: from what each file is to what it once was.
+    pub changes: Vec<Change>,
+    /// By whose word.
+    pub by: String,
+}
+
 /// Why the runtime spoke to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -454,6 +475,8 @@ pub enum NoteWhy {
     GateFailed,
     /// The same failing call was made again.
     Repeating,
+    /// A person had files put back.
+    Rewound,
 }
 
 /// The runtime said something to the model.
@@ -555,7 +578,7 @@ pub enum BadEvent {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 19] = [
+pub const KINDS: [&str; 20] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -569,6 +592,7 @@ pub const KINDS: [&str; 19] = [
     "act.settled",
     "act.finished",
     "workspace.drifted",
+    "workspace.rewound",
     "note",
     "run.submitted",
     "gate.judged",

@@ -10,6 +10,8 @@ pub mod contract;
 pub mod dialogue;
 pub mod digest;
 pub mod event;
+pub mod fork;
+pub mod history;
 pub mod id;
 pub mod lifecycle;
 pub mod outcome;

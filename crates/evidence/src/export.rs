@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use provost_core::digest::Digest;
+use provost_core::event::{Body, Event};
 use provost_core::state::{RunState, Violation};
 
 use crate::bundle::BundleContent;
 use crate::canonical::sha256;
+use crate::chain::Head;
 use crate::content::Salt;
 use crate::net::Net;
 use crate::replay::{BrokenJournal, read_journal};
@@ -56,12 +58,16 @@ pub enum ExportError {
 
 /// Makes a bundle's content from the journal's stored lines (each ended by a line feed), the stream's salt, and its
 /// blobs. The journal is checked as a recipient would check it, so that nothing is signed that would not verify.
+///
+/// A bundle ends where the run does. What a person had put back in the workspace afterwards is no part of its result, so
+/// the bundle is the same before and after that.
 pub fn assemble(
-    journal: Vec<u8>,
+    mut journal: Vec<u8>,
     salt: &Salt,
     mut blob: impl FnMut(&Digest) -> Option<Vec<u8>>,
 ) -> Result<BundleContent, ExportError> {
-    let (events, head) = read_journal(&journal)?;
+    let (mut events, mut head) = read_journal(&journal)?;
+    cut_to_the_end(&mut events, &mut head, &mut journal);
     let Some(first) = events.first() else {
         return Err(BrokenJournal::Empty.into());
     };
@@ -93,4 +99,15 @@ pub fn assemble(
         journal,
         blobs,
     })
+}
+
+/// Leaves out what came after the run was over.
+fn cut_to_the_end(events: &mut Vec<Event>, head: &mut Head, journal: &mut Vec<u8>) {
+    let Some(last) = events.iter().position(|event| matches!(event.body, Body::RunFinished(_))) else {
+        return;
+    };
+    events.truncate(last + 1);
+    *head = Head { next: events[last].seq + 1, hash: events[last].hash };
+    let kept: usize = journal.split_inclusive(|byte| *byte == b'\n').take(last + 1).map(<[u8]>::len).sum();
+    journal.truncate(kept);
 }

@@ -1,10 +1,12 @@
 //! Reading a repository that may be hostile: by object id, through a git that can run nothing of the repository's.
 //!
 //! Its hooks, filters, fsmonitor, textconv and aliases are somebody's code. Only commands that have no use for them are
-//! run here (`rev-parse`, `ls-tree`, `ls-files`, `cat-file`), with a fixed environment and configuration on top.
+//! run here (`rev-parse`, `ls-tree`, `ls-files`, `cat-file`; for a fork `worktree add --no-checkout`, `read-tree`), with a
+//! fixed environment and configuration on top.
 
 mod command;
 mod export;
+mod worktree;
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -13,6 +13,7 @@ pub mod keys;
 mod net;
 pub mod patch;
 mod patch_lines;
+pub mod recorded;
 pub mod replay;
 pub mod statement;
 pub mod tree;

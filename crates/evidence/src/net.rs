@@ -7,8 +7,7 @@ use provost_core::digest::Digest;
 use provost_core::path::RelPath;
 use provost_core::state::RunState;
 
-use crate::git::is_git_folder_name;
-use crate::patch::{FileDiff, FileVersion, render};
+use crate::recorded::patch_of;
 use crate::tree::{BlobOid, Mode, TreeEntry, hex};
 
 /// Content by salted digest.
@@ -62,40 +61,10 @@ impl<'a> Net<'a> {
         Ok(())
     }
 
-    /// A changed path that leads into git's own folder, by a name that some file system takes for `.git`. No honest
-    /// run has one, and what is put there runs as whoever takes the patch.
-    fn in_git(&self) -> Option<&'a RelPath> {
-        let names_git = |path: &RelPath| path.to_bytes().split(|byte| *byte == b'/').any(is_git_folder_name);
-        self.changes.iter().map(|change| &change.path).find(|path| names_git(path))
-    }
-
     /// The change as a patch from the repository's root.
     pub(crate) fn patch(&self, scope: &RelPath, blobs: &Blobs) -> Result<Vec<u8>, String> {
-        if let Some(path) = self.in_git() {
-            return Err(format!("`{path}` lies in git's own folder: no patch may change it"));
-        }
-        let version = |side: &Option<FileFact>| {
-            side.as_ref()
-                .map(|file| {
-                    Ok::<_, String>(FileVersion {
-                        mode: mode_of(file)?,
-                        bytes: bytes_of(blobs, file)?.to_vec(),
-                    })
-                })
-                .transpose()
-        };
-        let diffs = self
-            .changes
-            .iter()
-            .map(|change| {
-                Ok(FileDiff {
-                    path: scope.join(&change.path.to_bytes()).map_err(|error| error.to_string())?,
-                    before: version(&change.before)?,
-                    after: version(&change.after)?,
-                })
-            })
-            .collect::<Result<Vec<_>, String>>()?;
-        Ok(render(&diffs))
+        patch_of(self.changes.iter().copied(), scope, |digest| blobs.get(digest).cloned())
+            .map_err(|error| error.to_string())
     }
 
     /// Whether each changed file was, before, what `base` holds.

@@ -11,6 +11,7 @@ use provost_core::containment::Rung;
 use provost_core::contract::Source;
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{GateVerdict, ModelFact};
+use provost_core::fork::Forked;
 use provost_core::id::RunId;
 use provost_core::outcome::Outcome;
 use provost_core::path::RelPath;
@@ -103,6 +104,9 @@ pub struct RunResult {
     pub salt: Salt,
     /// Where the files came from.
     pub base: BaseFact,
+    /// The run that this one was forked from: what the first events tell, that one did, in its own workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked: Option<Forked>,
     /// How the run ended.
     pub outcome: Outcome,
     /// Whether the gate passed on exactly the files at the end.
@@ -191,6 +195,7 @@ impl RunResult {
             head: head.hash,
             salt: salt.clone(),
             base: BaseFact { source: created.source.clone(), tree: created.tree.clone() },
+            forked: created.forked.clone(),
             outcome: finished.outcome,
             verified: finished.verified,
             gate: created.gate.as_ref().map(|gate| GateFact {

@@ -12,7 +12,7 @@ use crate::owner::Owner;
 pub struct Lease {
     /// The run.
     pub run: RunId,
-    /// Fencing token; the first lease of a run has 1.
+    /// Fencing token; the first lease of a run has 1, that of a fork one more than its parent's newest driver had there.
     pub generation: u64,
     /// Who holds it.
     pub owner: Owner,

@@ -53,7 +53,7 @@ pub enum Standing {
     Empty,
     /// It is not over.
     Resumable,
-    /// It is over: nothing is left to do, and nothing will be added.
+    /// It is over: nothing is left to do, and nothing will be added but what a person has put back in its workspace.
     Over,
 }
 

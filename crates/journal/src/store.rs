@@ -65,8 +65,24 @@ pub struct Appended {
 /// over. A caller that lost an answer reads [`head`](Self::head) before it goes on.
 pub trait Store: Send + Sync {
     /// Makes an empty run. `salt` must be random: it is what keeps digests from being guessed.
-    fn create<'a>(&'a self, run: &'a RunId, salt: Salt, now_ms: u64)
-    -> BoxFuture<'a, Result<(), StoreError>>;
+    fn create<'a>(
+        &'a self,
+        run: &'a RunId,
+        salt: Salt,
+        now_ms: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.create_after(run, salt, 0, now_ms)
+    }
+
+    /// Makes an empty run whose first lease has a generation above `generation`: for a run that begins with events of
+    /// another, in which drivers of that one appear.
+    fn create_after<'a>(
+        &'a self,
+        run: &'a RunId,
+        salt: Salt,
+        generation: u64,
+        now_ms: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Takes the right to drive a run.
     ///

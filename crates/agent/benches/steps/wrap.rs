@@ -136,13 +136,14 @@ impl Store for Weighed {
         })
     }
 
-    fn create<'a>(
+    fn create_after<'a>(
         &'a self,
         run: &'a RunId,
         salt: Salt,
+        generation: u64,
         now_ms: u64,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.inner.create(run, salt, now_ms)
+        self.inner.create_after(run, salt, generation, now_ms)
     }
 
     fn acquire<'a>(

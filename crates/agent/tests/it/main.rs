@@ -9,4 +9,5 @@ mod holes;
 mod planner;
 mod sim;
 mod support;
+mod undo;
 mod workspace;

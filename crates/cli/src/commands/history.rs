@@ -4,12 +4,14 @@ use provost::agent::Ending;
 use provost::core::act::show_argv;
 use provost::core::contract::Gate;
 use provost::core::event::{Body, Event};
+use provost::core::history;
 use provost::core::id::{ActId, RunId};
 use provost::core::state::{OpenAct, RunState};
 use provost::core::text::{Lines, visible};
 use provost::journal::{RunRow, Store};
 use serde_json::json;
 
+use super::diff::{names, since_the_end};
 use super::held::{self, Held};
 use super::output::failed_gate;
 use super::setup::Place;
@@ -116,6 +118,8 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "model": created.model,
             "source": created.source,
             "root": created.root,
+            "forked": created.forked,
+            "put_back": since_the_end(&state).collect::<Vec<_>>(),
             "state": state.stage().word(),
             "steps": ledger.steps,
             "usage": ledger.usage,
@@ -138,6 +142,11 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     say!("run {run}");
     let goal = words::behind("      ", goal.as_deref().unwrap_or("(dropped)").trim());
     say!("goal: {}", goal.join("\n").trim_start());
+    if let Some(forked) = &created.forked {
+        let events = place.store.events(&run, 0).await?;
+        let taken = events.len().min(usize::try_from(forked.events).unwrap_or(usize::MAX));
+        say!("forked from {} at step {}", forked.run, history::steps(&events[..taken]));
+    }
     say!("workspace: {}", shown(&created.root));
     match created.source.commit() {
         Some(commit) => say!("commit: {commit}, scope `{}`", shown(created.source.scope().as_str())),
@@ -172,6 +181,10 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     }
     for line in Changed::lines(&held::changed(&place, &run, &state).await?, usize::MAX) {
         say!("{line}");
+    }
+    let since: Vec<_> = since_the_end(&state).collect();
+    if !since.is_empty() {
+        say!("put back since it ended: {}", names(since.into_iter()));
     }
     if matches!(ending, Some(Ending::Over(_))) {
         for line in failed_gate(&place, &run, &place.store.events(&run, 0).await?, &state).await? {

@@ -3,7 +3,9 @@
 mod attach;
 mod cancel;
 mod demo;
+mod diff;
 mod export;
+mod fork;
 mod held;
 mod history;
 mod key;
@@ -12,6 +14,7 @@ mod policy;
 mod queue;
 mod rehearse;
 mod resume;
+mod rewind;
 mod run;
 mod setup;
 mod status;
@@ -46,6 +49,9 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Log(args) => history::log(&world, args).await,
             Command::Show(args) => history::show(&world, args).await,
             Command::Runs(args) => history::runs(&world, args).await,
+            Command::Diff(args) => diff::diff(&world, args).await,
+            Command::Rewind(args) => rewind::rewind(&world, args).await,
+            Command::Fork(args) => fork::fork(&world, args).await,
             Command::Store(args) => store::store(&world, args).await,
             Command::Rehearse(args) => rehearse::rehearse(args).await,
             Command::Policy(args) => policy::policy(args),

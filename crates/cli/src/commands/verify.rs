@@ -138,6 +138,14 @@ fn about(report: &Report) -> Vec<String> {
             visible(source.scope().as_str(), Lines::Escape)
         ),
     ];
+    if let Some(forked) = &result.forked {
+        lines.push(format!(
+            "forked from run {}: what the first {} tell, that run did elsewhere (the last of them has the hash {} there)",
+            forked.run,
+            counted(forked.events, "event"),
+            forked.head
+        ));
+    }
     let gate = result.gate.as_ref().map_or("no gate was asked for".to_owned(), |gate| {
         format!("gate `{}`", visible(&show_argv(&gate.argv), Lines::Escape))
     });

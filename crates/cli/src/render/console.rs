@@ -171,6 +171,11 @@ impl Console {
                 let files = counted(drifted.changes.len() as u64, "file");
                 self.line(&format!("{MARGIN}{files} changed that no act changed"));
             }
+            Body::WorkspaceRewound(rewound) => {
+                let files = counted(rewound.changes.len() as u64, "file");
+                let (by, names) = (visible(&rewound.by, Lines::Escape), what_changed(&changes));
+                self.line(&format!("{MARGIN}{files} put back by {by}{names}"));
+            }
             Body::Note(note) => {
                 if let Some(text) = words.get(&note.text) {
                     let text = String::from_utf8_lossy(&text).into_owned();
@@ -210,6 +215,13 @@ impl Console {
         let model = &created.model;
         self.expect_model(&model.endpoint, &model.name);
         self.line(&format!("run {} on `{}`", event.stream, shown(&created.root)));
+        if let Some(forked) = &created.forked {
+            self.line(&format!(
+                "  forked from {}, whose first {} it begins with",
+                forked.run,
+                counted(forked.events, "event")
+            ));
+        }
         self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
         self.line(&format!("  policy {}", policy(&created.policy)));
         if let Some(commit) = created.source.commit() {

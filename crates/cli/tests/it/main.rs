@@ -27,4 +27,5 @@ mod provider;
 mod queue;
 mod retention;
 mod terminal;
+mod undo;
 mod verdict;

@@ -6,6 +6,7 @@ use super::check::{Checked, must};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
+use crate::changes::merge;
 use crate::containment::Rung;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
@@ -16,7 +17,6 @@ use crate::event::{
 use crate::id::{ActId, StepId};
 use crate::lifecycle::Move;
 use crate::outcome::{Outcome, Pause};
-use crate::path::RelPath;
 use crate::policy::Effect;
 use crate::transcript::Stop;
 
@@ -66,11 +66,12 @@ impl RunState {
         }
     }
 
-    /// The time between a driver's events is driven time; the time before a driver comes is nobody's.
+    /// The time between a driver's events is driven time; the time before a driver comes, or a person has files put back,
+    /// is nobody's.
     fn count_time(&mut self, event: &Event) {
         if event.seq == 0 {
             self.first_at_ms = event.at_ms;
-        } else if !matches!(event.body, Body::DriverAttached(_)) {
+        } else if !matches!(event.body, Body::DriverAttached(_) | Body::WorkspaceRewound(_)) {
             let spent = event.at_ms.saturating_sub(self.last_at_ms);
             self.ledger.time_ms = self.ledger.time_ms.saturating_add(spent);
         }
@@ -79,6 +80,11 @@ impl RunState {
 
     /// Checks the event and folds it. Every check comes before the first change.
     fn fold_body(&mut self, event: &Event) -> Checked {
+        if let Body::WorkspaceRewound(body) = &event.body {
+            // Also where nobody drives it, and after its end.
+            must(self.created.is_some(), "the run does not exist yet")?;
+            return self.workspace_rewound(&body.changes);
+        }
         must(!self.stage.is_over(), "the run is over")?;
         let stage = if let Some(by) = Move::of(&event.body) {
             Some(self.stage.after(by).ok_or_else(|| self.no_way(by))?)
@@ -111,6 +117,8 @@ impl RunState {
 
     fn fold_kind(&mut self, body: &Body) -> Checked {
         match body {
+            // Folded before, wherever the run stands.
+            Body::WorkspaceRewound(_) => Ok(()),
             Body::RunQueued(body) => self.run_queued(body),
             Body::RunCreated(body) => self.run_created(body),
             Body::DriverAttached(body) => self.driver_attached(body),
@@ -158,6 +166,9 @@ impl RunState {
             "it bounds the cost of a model whose price is not known",
         )?;
         self.held = None;
+        if let Some(forked) = &body.forked {
+            forked.check(&self.stream)?;
+        }
         self.ledger = Ledger::new(body.budget, body.price);
         self.created = Some(Box::new(body.clone()));
         Ok(())
@@ -241,7 +252,7 @@ impl RunState {
     fn model_answered(&mut self, body: &ModelAnswered) -> Checked {
         self.must_be_asked(body.step)?;
         must(
-            body.invocation == invocation_id(&self.stream, body.step),
+            body.invocation == invocation_id(self.asked_as(), body.step),
             "its invocation id is not that of the step",
         )?;
         must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
@@ -466,6 +477,7 @@ impl RunState {
             self.files.insert(change.path.clone(), change.after.clone());
             merge(&mut self.net, change);
         }
+        self.remember(changes);
     }
 
     /// Drift under a gate that runs, or ran and is not judged, is drift of the tree that it judges.
@@ -478,19 +490,28 @@ impl RunState {
             !changes.iter().any(denied),
             "a file changed that a rule of the policy protects from all writing",
         )?;
-        self.changed(changes);
         self.drifted.extend(changes.iter().map(|change| change.path.clone()));
+        self.changed(changes);
         if !changes.is_empty() {
-            self.gate.disturbed = true;
-            if let Some(run) = &mut self.gate.run {
-                run.changed = true;
-            }
+            self.disturb_gate();
         }
         Ok(())
     }
 
+    /// The tree that the gate judges is not what it was when its command started.
+    pub(super) fn disturb_gate(&mut self) {
+        self.gate.disturbed = true;
+        if let Some(run) = &mut self.gate.run {
+            run.changed = true;
+        }
+    }
+
     fn note(&mut self, body: &Note) -> Checked {
         must(self.next() == Next::Note(body.why), "no such note is due")?;
+        if body.why == NoteWhy::Rewound {
+            self.told_of_rewind();
+            return Ok(());
+        }
         if let Some(step) = &mut self.step {
             step.followed_up = true;
         }
@@ -500,7 +521,7 @@ impl RunState {
                 self.gate.verdict = None;
             }
             NoteWhy::Repeating => self.steered = self.repeats,
-            NoteWhy::CutOff | NoteWhy::Empty => {}
+            NoteWhy::CutOff | NoteWhy::Empty | NoteWhy::Rewound => {}
         }
         Ok(())
     }
@@ -569,13 +590,4 @@ fn open(acts: &BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&OpenAct, String>
 
 fn open_mut(acts: &mut BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&mut OpenAct, String> {
     acts.get_mut(&act).ok_or_else(no_act)
-}
-
-/// Adds a change to the net of all changes: first before and last after. Back where it started is no change.
-fn merge(net: &mut BTreeMap<RelPath, Change>, change: &Change) {
-    let held = net.entry(change.path.clone()).or_insert_with(|| change.clone());
-    held.after.clone_from(&change.after);
-    if held.before == held.after {
-        net.remove(&change.path);
-    }
 }

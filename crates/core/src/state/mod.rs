@@ -7,6 +7,7 @@
 mod apply;
 mod check;
 mod next;
+mod rewind;
 mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,6 +156,10 @@ pub struct RunState {
     /// Each file that ever changed by no act.
     drifted: BTreeSet<RelPath>,
     seen: BTreeMap<RelPath, Digest>,
+    /// All that each file that ever changed has been, and whether it was so by acts alone.
+    history: BTreeMap<RelPath, BTreeMap<Option<FileFact>, rewind::Doing>>,
+    /// Files that were put back since the model was last told of it.
+    put_back: BTreeSet<RelPath>,
     submit_call: bool,
     submitted: Option<Submitted>,
     gate: GateState,
@@ -196,6 +201,8 @@ impl RunState {
             files: BTreeMap::new(),
             drifted: BTreeSet::new(),
             seen: BTreeMap::new(),
+            history: BTreeMap::new(),
+            put_back: BTreeSet::new(),
             submit_call: false,
             submitted: None,
             gate: GateState::default(),
@@ -323,6 +330,17 @@ impl RunState {
     /// All that differs from the start: first before and last after of each changed path.
     pub fn net_changes(&self) -> &BTreeMap<RelPath, Change> {
         &self.net
+    }
+
+    /// Each file that ever changed, as it is now; `None` where it is gone. After the end of the run it goes on with what
+    /// a person had put back, which the net change does not.
+    pub fn files(&self) -> &BTreeMap<RelPath, Option<FileFact>> {
+        &self.files
+    }
+
+    /// Files that a person had put back and of which the model has not been told.
+    pub fn put_back(&self) -> &BTreeSet<RelPath> {
+        &self.put_back
     }
 
     /// Paths of the net change that somebody changed who is no act of the run, wholly or in part.

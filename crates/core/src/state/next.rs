@@ -83,6 +83,9 @@ impl RunState {
         if let Some(run) = &self.gate.run {
             return Next::JudgeGate(run.act);
         }
+        if !self.put_back.is_empty() {
+            return Next::Note(NoteWhy::Rewound);
+        }
         if self.submitted.is_some() {
             return self.next_of_submission();
         }

@@ -59,12 +59,13 @@ fn kinds_are_all_kinds() {
         Body::ActSettled(_) => 10,
         Body::ActFinished(_) => 11,
         Body::WorkspaceDrifted(_) => 12,
-        Body::Note(_) => 13,
-        Body::Submitted(_) => 14,
-        Body::GateJudged(_) => 15,
-        Body::RunHeld(_) => 16,
-        Body::RunCancelled(_) => 17,
-        Body::RunFinished(_) => 18,
+        Body::WorkspaceRewound(_) => 13,
+        Body::Note(_) => 14,
+        Body::Submitted(_) => 15,
+        Body::GateJudged(_) => 16,
+        Body::RunHeld(_) => 17,
+        Body::RunCancelled(_) => 18,
+        Body::RunFinished(_) => 19,
     };
     let places: Vec<usize> = one_of_each().iter().map(|event| place(&event.body)).collect();
     assert_eq!(places, (0..KINDS.len()).collect::<Vec<_>>());

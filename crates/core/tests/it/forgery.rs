@@ -128,6 +128,16 @@ fn is_missed(events: &[Event], at: usize) -> bool {
             Body::RunFinished(body) => body.outcome != CANCELLED,
             _ => false,
         }),
+        // That files were put back shows where the model was told of it, and nothing else was put back meanwhile.
+        Body::WorkspaceRewound(_) => {
+            let told = |event: &Event| match &event.body {
+                Body::Note(body) if body.why == NoteWhy::Rewound => Some(true),
+                Body::WorkspaceRewound(_) => Some(false),
+                _ => None,
+            };
+            after.iter().find_map(told) == Some(true)
+                && events[..at].iter().rev().find_map(told) != Some(false)
+        }
         // The end of a journal proves nothing about what came behind it.
         Body::RunFinished(_) | Body::DriverDetached(_) | Body::ModelFailed(_) | Body::WorkspaceDrifted(_) => {
             false

@@ -9,6 +9,7 @@ mod forgery;
 mod lifecycle;
 mod paths;
 mod policy;
+mod rewind;
 mod state;
 mod text;
 mod world;

@@ -19,7 +19,7 @@ use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed, Note,
     Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted,
-    Verdict, WorkspaceDrifted,
+    Verdict, WorkspaceDrifted, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -139,6 +139,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         tree: tree(&start()),
         files: 3,
         manifest: digest(4),
+        forked: None,
     }
 }
 
@@ -369,11 +370,12 @@ impl World {
     /// that change by themselves.
     fn trouble(&mut self) {
         let closes = self.state.cancelled().is_some();
-        match self.choices.pick(6) {
+        match self.choices.pick(7) {
             0 => self.attach(),
             3 if !closes => self.append(held()),
             4 if !closes && self.choices.once_in(4) => self.append(cancelled()),
             1 | 4 => self.append(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None })),
+            5 if !closes && self.rewind() => {}
             _ => {
                 let name = self.choices.of(&[FREE[0], FREE[1]]);
                 let change = self.change(name);
@@ -381,6 +383,29 @@ impl World {
                 self.append(Body::WorkspaceDrifted(WorkspaceDrifted { changes: vec![change] }));
             }
         }
+    }
+
+    /// A person has some files put back. False where none can be.
+    fn rewind(&mut self) -> bool {
+        if self.state.open_acts().values().any(|act| act.started.is_some()) {
+            return false;
+        }
+        let mut changes = Vec::new();
+        for (path, facts) in past(&self.events) {
+            let before = self.files.get(&path).cloned();
+            let others: Vec<_> = facts.into_iter().filter(|fact| *fact != before).collect();
+            if !others.is_empty() && (changes.is_empty() || self.choices.once_in(2)) {
+                changes.push(Change { path, before, after: self.choices.of(&others) });
+            }
+        }
+        if changes.is_empty() {
+            return false;
+        }
+        for change in &changes {
+            write(&mut self.files, change);
+        }
+        self.append(Body::WorkspaceRewound(WorkspaceRewound { changes, by: "world".to_owned() }));
+        true
     }
 
     fn ask(&mut self, step: StepId, invocation: String) {
@@ -708,6 +733,19 @@ impl World {
         let after = (!gone).then(|| fact(digest(self.content)));
         Change { path, before, after }
     }
+}
+
+/// All that each file that ever changed has been.
+pub(crate) fn past(events: &[Event]) -> BTreeMap<RelPath, Vec<Option<FileFact>>> {
+    let mut past: BTreeMap<RelPath, Vec<Option<FileFact>>> = BTreeMap::new();
+    let mut changes = Changes::default();
+    for change in events.iter().flat_map(|event| changes.by(event)) {
+        let facts = past.entry(change.path).or_insert_with(|| vec![change.before]);
+        if !facts.contains(&change.after) {
+            facts.push(change.after);
+        }
+    }
+    past
 }
 
 fn write(files: &mut Files, change: &Change) {

@@ -201,6 +201,7 @@ impl Run {
             tree: start.clone(),
             files: BEFORE.len() as u64,
             manifest: self.word("manifest"),
+            forked: None,
         })));
         let receipt = Receipt {
             rung: Rung::R2,

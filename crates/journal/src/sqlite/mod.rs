@@ -109,14 +109,15 @@ impl SqliteStore {
 }
 
 impl Store for SqliteStore {
-    fn create<'a>(
+    fn create_after<'a>(
         &'a self,
         run: &'a RunId,
         salt: Salt,
+        generation: u64,
         now_ms: u64,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let (path, run) = (Arc::clone(&self.path), run.clone());
-        self.writer.submit(move |conn| run_ops::create(conn, &path, &run, &salt, now_ms))
+        self.writer.submit(move |conn| run_ops::create(conn, &path, &run, &salt, generation, now_ms))
     }
 
     fn acquire<'a>(

@@ -54,15 +54,22 @@ pub(super) fn create(
     path: &Path,
     run: &RunId,
     salt: &Salt,
+    generation: u64,
     now_ms: u64,
 ) -> Result<(), Failure> {
     let row = RunRow::new(run.clone(), now_ms);
     let made = conn
         .prepare_cached(
             "INSERT INTO run (name, created_ms, next, hash, generation, state, steps, tokens)
-             VALUES (?1, ?2, 0, ?3, 0, ?4, 0, 0) ON CONFLICT (name) DO NOTHING",
+             VALUES (?1, ?2, 0, ?3, ?5, ?4, 0, 0) ON CONFLICT (name) DO NOTHING",
         )?
-        .execute(params![run.as_str(), signed(now_ms), Digest::ZERO.bytes(), row.stage.word()])?;
+        .execute(params![
+            run.as_str(),
+            signed(now_ms),
+            Digest::ZERO.bytes(),
+            row.stage.word(),
+            signed(generation)
+        ])?;
     if made == 0 {
         return Err(StoreError::Exists { run: run.clone() }.into());
     }

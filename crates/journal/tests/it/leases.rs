@@ -130,3 +130,17 @@ fn fifty_threads_race_for_a_run_and_one_wins() {
     });
     assert_eq!(won, 1);
 }
+
+/// A fork begins with events in which its parent's drivers appear: its own are newer.
+#[test]
+fn i12_a_run_that_begins_with_drivers_of_another_has_newer_ones() {
+    let place = Place::new();
+    let store = place.open();
+    wait(async {
+        let fork = run("run-fork");
+        store.create_after(&fork, salt(), 7, 1).await.expect("makes it");
+        let lease = store.acquire(&fork, me(), 1, TTL).await.expect("free");
+        assert_eq!(lease.generation, 8);
+        append_notes(&store, &lease, 1).await.expect("writes");
+    });
+}

@@ -13,6 +13,7 @@ mod git_name;
 mod ignored;
 mod list;
 mod open;
+mod remove;
 mod resolve;
 mod scan;
 mod settle;

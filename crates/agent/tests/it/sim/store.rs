@@ -21,11 +21,18 @@ fn done<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, StoreError>> {
 }
 
 impl Store for SimStore {
-    fn create<'a>(&'a self, run: &'a RunId, salt: Salt, _: u64) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn create_after<'a>(
+        &'a self,
+        run: &'a RunId,
+        salt: Salt,
+        generation: u64,
+        _: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         self.0.pass("before the run is made");
         self.0.with(|state| {
             state.run = Some(run.clone());
             state.salt = salt;
+            state.generation = generation;
         });
         self.0.pass("after the run is made");
         done(())

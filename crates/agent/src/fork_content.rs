@@ -1,0 +1,71 @@
+//! The content that events name: what a fork takes with them.
+
+use provost_core::act::{Change, Intent};
+use provost_core::digest::Digest;
+use provost_core::event::{Body, Event};
+use provost_core::id::RunId;
+use provost_journal::{Blob, Head, Lease, Salt, Store};
+
+use crate::error::RunError;
+
+/// Content that is written at once, in bytes. It is in memory until it is written.
+const AT_ONCE: usize = 16 * 1024 * 1024;
+
+/// Digests of all content that an event names.
+pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
+    match &event.body {
+        Body::RunQueued(body) => vec![body.goal],
+        Body::RunHeld(body) => vec![body.why],
+        Body::RunCreated(body) => vec![body.goal, body.system, body.tools, body.manifest],
+        Body::ModelAnswered(body) => vec![body.answer],
+        Body::ModelFailed(body) => vec![body.message],
+        Body::CallInvalid(body) => vec![body.result],
+        Body::ActDecided(body) => vec![body.args],
+        Body::ActStarted(body) => match &body.intent {
+            Intent::Write { changes } => sides(changes),
+            Intent::Command { .. } => Vec::new(),
+        },
+        Body::ActFinished(body) => [vec![body.result], sides(&body.changes)].concat(),
+        Body::WorkspaceDrifted(body) => sides(&body.changes),
+        Body::WorkspaceRewound(body) => sides(&body.changes),
+        Body::Note(body) => vec![body.text],
+        Body::Submitted(body) => vec![body.summary],
+        Body::DriverAttached(_)
+        | Body::DriverDetached(_)
+        | Body::ActApproved(_)
+        | Body::ActSettled(_)
+        | Body::GateJudged(_)
+        | Body::RunCancelled(_)
+        | Body::RunFinished(_) => Vec::new(),
+    }
+}
+
+fn sides(changes: &[Change]) -> Vec<Digest> {
+    let sides = changes.iter().flat_map(|change| [&change.before, &change.after]).flatten();
+    sides.filter(|fact| fact.kept).map(|fact| fact.content).collect()
+}
+
+/// Copies content from one run to another of the same salt.
+pub(crate) async fn copy(
+    store: &dyn Store,
+    from: &RunId,
+    to: &Lease,
+    salt: &Salt,
+    digests: impl IntoIterator<Item = Digest>,
+) -> Result<(), RunError> {
+    let (mut blobs, mut held) = (Vec::new(), 0);
+    for digest in digests {
+        let bytes = store
+            .blob(from, digest)
+            .await?
+            .ok_or_else(|| RunError::Gone(format!("content {} of `{from}`", digest.short())))?;
+        held += bytes.len();
+        blobs.push(Blob::new(salt, bytes));
+        if held >= AT_ONCE {
+            held = 0;
+            store.append(to, &Head::empty(), Vec::new(), std::mem::take(&mut blobs)).await?;
+        }
+    }
+    store.append(to, &Head::empty(), Vec::new(), blobs).await?;
+    Ok(())
+}
