@@ -40,8 +40,8 @@ fn span(events: &[Event], step: u32) -> Option<Range<usize>> {
 /// How many of the events happened up to the end of step `step`; `None` where the run has not begun that step.
 pub fn settled_after(events: &[Event], step: u32) -> Option<usize> {
     if step == 0 {
-        // Its first event makes the run.
-        return Some(events.len().min(1));
+        let made = events.iter().position(|event| matches!(event.body, Body::RunCreated(_)));
+        return Some(made.map_or(0, |at| at + 1));
     }
     span(events, step).map(|span| span.end)
 }

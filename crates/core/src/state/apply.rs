@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
-use crate::act::{ActEnd, Change, Intent, Recovery, Touch};
+use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::changes::merge;
 use crate::containment::Rung;
@@ -553,8 +553,16 @@ impl RunState {
             GateVerdict::Errored => {
                 let run = self.gate.run.as_ref();
                 let unrunnable = run.is_some_and(|run| run.unrunnable);
+                // Cut short with its driver it did nothing wrong: it is simply due again.
+                let cut_short = run.and_then(|run| run.command.as_ref()).is_some_and(|command| {
+                    matches!(command.exit, ExitFact::Cancelled | ExitFact::DriverLost)
+                });
                 self.gate.refused = run.is_some_and(|run| run.refused);
-                self.gate.errors = if unrunnable { GATE_RETRIES } else { self.gate.errors + 1 };
+                self.gate.errors = match (unrunnable, cut_short) {
+                    (true, _) => GATE_RETRIES,
+                    (false, true) => self.gate.errors,
+                    (false, false) => self.gate.errors + 1,
+                };
             }
         }
         self.gate.run = None;

@@ -61,8 +61,18 @@ fn make(path: &Path, folder: &Path) -> Result<(), StoreError> {
         });
     let _ = fs::remove_file(&fresh);
     made?;
-    // The name must survive a power cut as surely as the events will.
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| explain_io(path, &error))
+    // The name must survive a power cut as surely as the events will, and so must those of folders that were just made:
+    // each stands in the one above it. Of those that were there before, a sync costs nothing.
+    let absolute = std::path::absolute(folder).map_err(|error| explain_io(path, &error))?;
+    for above in absolute.ancestors() {
+        match File::open(above).and_then(|folder| folder.sync_all()) {
+            Ok(()) => {}
+            // One that may not be read was there before.
+            Err(error) if above != absolute && error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(explain_io(path, &error)),
+        }
+    }
+    Ok(())
 }
 
 fn identify(path: &Path, meta: &fs::Metadata) -> Result<(), StoreError> {

@@ -14,22 +14,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use provost_agent::{Answer as Given, Ending, Interrupt, Order, Runtime, Says, Unobserved, Word};
+use provost_agent::{
+    Answer as Given, Ending, Interrupt, Order, Queued, Runtime, Says, Unobserved, Word, enqueue,
+};
 use provost_core::act::{ActEnd, Intent};
 use provost_core::contract::Source;
-use provost_core::event::{Body, ModelFact, Settlement, Verdict};
-use provost_core::id::ActId;
+use provost_core::event::{Body, ModelFact, Questions, Settlement, Verdict};
+use provost_core::id::{ActId, RunId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
 use provost_core::state::RunState;
 use provost_core::transcript::Usage;
+use provost_journal::{Letter, Word as Told};
 use provost_model::RetryPolicy;
 use provost_tools::Registry;
 use provost_tools::command::HostEnvironment;
 
 use commands::SimExecutor;
 use model::SimModel;
-use scenario::{FILES, Scenario};
+use scenario::{Begins, FILES, Scenario};
 use store::SimStore;
 use world::{Files, Keep, World};
 
@@ -75,6 +78,10 @@ impl Sim {
         std::fs::create_dir(&root).unwrap();
         let world = Arc::new(World::new(root, &FILES));
         let scenario = Scenario::of(seed);
+        if scenario.begins == Begins::Cancelled {
+            let letter = Letter { by: "somebody".to_owned(), at_ms: 0, says: Told::Cancel };
+            world.with(|state| state.letters.push(letter));
+        }
         let clock = world.clone();
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
@@ -100,9 +107,15 @@ impl Sim {
             for _ in 0..20 {
                 let run = self.world.with(|state| state.run.clone().filter(|_| !state.events.is_empty()));
                 let interrupt = Interrupt::new().unwrap();
-                let ending = match &run {
-                    Some(run) => self.runtime.resume(run, &given, interrupt).await,
-                    None => self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending),
+                let ending = match (&run, self.scenario.begins) {
+                    (Some(run), _) => self.runtime.resume(run, &given, interrupt).await,
+                    (None, Begins::Ordered) => {
+                        self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending)
+                    }
+                    (None, Begins::Queued | Begins::Cancelled) => {
+                        let run = self.enqueue().await;
+                        self.runtime.resume(&run, &given, interrupt).await
+                    }
                 };
                 match ending.unwrap() {
                     Ending::Over(finished) => return self.end(finished.outcome, finished.verified),
@@ -111,6 +124,15 @@ impl Sim {
             }
             panic!("the run does not end");
         })
+    }
+
+    async fn enqueue(&self) -> RunId {
+        let Order { contract, workspace, repository, .. } = self.order();
+        let model = self.runtime.model.clone();
+        let queued =
+            Queued { contract, workspace, repository, model, key_env: None, questions: Questions::Wait };
+        let id = Some("sim-queued".parse().unwrap());
+        enqueue(&self.runtime.store, &self.runtime.clock, id, &queued).await.unwrap().0
     }
 
     fn order(&self) -> Order {
@@ -150,7 +172,7 @@ impl Sim {
             // counted twice, older drivers.
             let events: Vec<_> = state.events.iter().map(AsRef::as_ref).collect();
             let folded = RunState::fold(events[0].stream.clone(), events.iter().copied()).unwrap();
-            assert!(folded.open_acts().is_empty());
+            assert!(folded.open_acts().is_empty() || folded.cancelled().is_some());
             let mut started: BTreeMap<ActId, u32> = BTreeMap::new();
             let mut invocations = BTreeSet::new();
             let mut cut_short = false;
@@ -204,7 +226,7 @@ fn explore(seed: u64) -> u64 {
     for first in sim.world.take_points() {
         sim.world.restore(&first);
         sim.world.keep(Keep::Points);
-        let _told = Told(|| say(first.what, "not again"));
+        let _told = OnFailure(|| say(first.what, "not again"));
         let end = sim.drive();
         if !sim.check() {
             assert_eq!(end, whole, "seed {seed}, crashed {}", first.what);
@@ -213,7 +235,7 @@ fn explore(seed: u64) -> u64 {
         sim.world.keep(Keep::Nothing);
         for second in sim.world.take_points() {
             sim.world.restore(&second);
-            let _told = Told(|| say(first.what, second.what));
+            let _told = OnFailure(|| say(first.what, second.what));
             let end = sim.drive();
             if !sim.check() {
                 assert_eq!(end, whole, "seed {seed}, crashed {}, then {}", first.what, second.what);
@@ -225,9 +247,9 @@ fn explore(seed: u64) -> u64 {
 }
 
 /// Says where it happened when a test fails within.
-struct Told<F: Fn()>(F);
+struct OnFailure<F: Fn()>(F);
 
-impl<F: Fn()> Drop for Told<F> {
+impl<F: Fn()> Drop for OnFailure<F> {
     fn drop(&mut self) {
         (self.0)();
     }

@@ -25,7 +25,19 @@ impl Draw {
     }
 }
 
+/// How a run comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// Somebody starts it.
+    Ordered,
+    /// It waits in a queue first.
+    Queued,
+    /// It does, and its driver finds a letter that cancels it.
+    Cancelled,
+}
+
 pub(crate) struct Scenario {
+    pub(crate) begins: Begins,
     pub(crate) contract: Contract,
     pub(crate) script: Vec<Answer>,
 }
@@ -58,7 +70,13 @@ impl Scenario {
                 contract.gate = Some(gate);
             }
         }
-        Self { contract, script }
+        // Drawn apart, so that a seed's script stays what it was.
+        let begins = match Draw::new(!seed).below(6) {
+            0 | 1 => Begins::Queued,
+            2 => Begins::Cancelled,
+            _ => Begins::Ordered,
+        };
+        Self { begins, contract, script }
     }
 }
 

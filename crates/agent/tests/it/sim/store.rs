@@ -28,6 +28,9 @@ impl Store for SimStore {
         generation: u64,
         _: u64,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
+        if self.0.with(|state| state.run.as_ref() == Some(run)) {
+            return Box::pin(ready(Err(StoreError::Exists { run: run.clone() })));
+        }
         self.0.pass("before the run is made");
         self.0.with(|state| {
             state.run = Some(run.clone());
@@ -130,16 +133,18 @@ impl Store for SimStore {
         done(())
     }
 
-    /// Nobody writes letters here.
     fn post<'a>(&'a self, _: &'a RunId, _: Letter) -> BoxFuture<'a, Result<Posted, StoreError>> {
         done(Posted::Waits)
     }
 
     fn letters<'a>(&'a self, _: &'a RunId) -> BoxFuture<'a, Result<Vec<Letter>, StoreError>> {
-        done(Vec::new())
+        done(self.0.with(|state| state.letters.clone()))
     }
 
-    fn discard<'a>(&'a self, _: &'a Lease, _: Vec<Word>) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn discard<'a>(&'a self, _: &'a Lease, read: Vec<Word>) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.0.pass("before a letter is thrown away");
+        self.0.with(|state| state.letters.retain(|letter| !read.contains(&letter.says)));
+        self.0.pass("after a letter was thrown away");
         done(())
     }
 

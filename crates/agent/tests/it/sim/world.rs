@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Event};
 use provost_core::id::{ActId, RunId};
-use provost_journal::{Head, Salt};
+use provost_journal::{Head, Letter, Salt};
 use provost_sandbox::ExitRecord;
 
 /// What a supervisor left of a command.
@@ -39,6 +39,7 @@ pub(crate) struct State {
     pub(crate) generation: u64,
     pub(crate) left: BTreeMap<ActId, Left>,
     pub(crate) ran: Vec<Ran>,
+    pub(crate) letters: Vec<Letter>,
     pub(crate) clock_ms: u64,
 }
 
@@ -53,6 +54,7 @@ impl State {
             generation: 0,
             left: BTreeMap::new(),
             ran: Vec::new(),
+            letters: Vec::new(),
             clock_ms: 1_796_000_000_000,
         }
     }
