@@ -185,6 +185,7 @@ impl Recorder {
     pub(crate) async fn messages(&mut self) -> Result<Vec<Message>, RunError> {
         debug_assert!(self.drafts.is_empty(), "what is not durable is not shown to the model");
         let items = std::mem::take(&mut self.items);
+        self.fetch(&items).await?;
         let mut messages = Vec::with_capacity(items.len());
         for item in items {
             match item {
@@ -199,6 +200,30 @@ impl Recorder {
         }
         self.words.0.clear();
         Ok(messages)
+    }
+
+    /// Holds the words of these items that are not at hand. A run that is taken up again has thousands: all at once.
+    async fn fetch(&mut self, items: &[Item]) -> Result<(), RunError> {
+        let mut missing: Vec<Digest> = Vec::new();
+        for item in items {
+            match item {
+                Item::User(digest) | Item::Assistant(digest) => missing.push(*digest),
+                Item::Results(results) => missing.extend(results.iter().map(|result| result.text)),
+            }
+        }
+        missing.retain(|digest| !self.words.0.contains_key(digest));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        // In the order of the store's index.
+        missing.sort_unstable();
+        missing.dedup();
+        let found = self.store.blobs(&self.lease.run, &missing).await?;
+        for (digest, bytes) in missing.into_iter().zip(found) {
+            let bytes = bytes.ok_or_else(|| RunError::Gone(format!("content {}", digest.short())))?;
+            self.words.0.insert(digest, Arc::new(bytes));
+        }
+        Ok(())
     }
 
     async fn results(&self, results: &[ItemResult]) -> Result<Message, RunError> {
@@ -219,8 +244,12 @@ impl Recorder {
 
     /// An answer of the model.
     pub(crate) async fn assistant(&self, digest: &Digest) -> Result<Assistant, RunError> {
-        let bytes = self.bytes(digest).await?;
-        serde_json::from_slice(&bytes)
+        let parse = |bytes: &[u8]| serde_json::from_slice(bytes);
+        let parsed = match self.words.0.get(digest) {
+            Some(bytes) => parse(bytes),
+            None => parse(&self.bytes(digest).await?),
+        };
+        parsed
             .map_err(|error| RunError::Gone(format!("the answer {} does not parse: {error}", digest.short())))
     }
 

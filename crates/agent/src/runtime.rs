@@ -13,11 +13,11 @@ use provost_core::event::{
 use provost_core::id::{ActId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Policy};
-use provost_core::state::{Next, RunState};
+use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
-use provost_journal::{Letter, Store, Word as Letters};
+use provost_journal::{Head, Letter, Store, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::{Probe, Profile, RungChoice};
 use provost_tools::command::HostEnvironment;
@@ -221,6 +221,25 @@ impl Runtime {
         }
     }
 
+    /// The rest of a journal of which `events` were read before the lease was taken: whoever held it until then may have
+    /// written in between, and nobody has since.
+    async fn read_on(&self, run: &RunId, mut events: Vec<Event>) -> Result<Vec<Event>, RunError> {
+        let read = Head {
+            next: events.len() as u64,
+            hash: events.last().map_or(Head::empty().hash, |event| event.hash),
+        };
+        if self.store.head(run).await? == read {
+            return Ok(events);
+        }
+        let rest = self.store.events(run, read.next).await?;
+        if rest.first().is_none_or(|event| event.prev != read.hash) {
+            // Not what those that were read led to: the store says what is wrong with it.
+            return Ok(self.store.events(run, 0).await?);
+        }
+        events.extend(rest);
+        Ok(events)
+    }
+
     /// The same, and tells whether there was anything to drive.
     pub(crate) async fn take(
         &self,
@@ -240,29 +259,36 @@ impl Runtime {
             return Ok(Taken::Over(finished));
         }
         let mut held = self.acquire(run, &interrupt).await?;
-        let taken = self.go_on(run, answers, &mut held).await;
+        let taken = self.go_on(run, events, answers, &mut held).await;
         held.give_back().await;
         taken
     }
 
-    async fn go_on(&self, run: &RunId, answers: &[Answer], held: &mut Held) -> Result<Taken, RunError> {
+    async fn go_on(
+        &self,
+        run: &RunId,
+        events: Vec<Event>,
+        answers: &[Answer],
+        held: &mut Held,
+    ) -> Result<Taken, RunError> {
         let salt =
             self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
-        // Read again under the lease: whoever held it before may have written in between.
-        let events = self.store.events(run, 0).await?;
+        let events = self.read_on(run, events).await?;
         let mut recorder = self.recorder(salt, held);
         recorder.replay(&events)?;
+        if let Some(finished) = recorder.state().outcome() {
+            // Whoever had the lease before brought it to its end.
+            return Ok(Taken::Over(finished.clone()));
+        }
         let Some(created) = recorder.state().created().cloned() else {
             // Of its own, and not a part of every future that goes on with a run.
             return Box::pin(self.begin_queued(recorder, held)).await.map(Taken::Driven);
         };
-        if let Next::Over(finished) = recorder.state().next() {
-            return Ok(Taken::Over(finished));
-        }
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         // Before anybody looks at the files: what a rewind had yet to put back is not drift.
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
+        drop(events);
         files.restore(&created, &recorder).await?;
         if recorder.state().open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.

@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::fmt::{self, Write as _};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A path relative to the workspace root, `/`-separated, without `.`, `..` or empty parts. The root itself is `.`.
 ///
 /// Names on Linux are bytes. In this text form a byte that is not valid UTF-8 is written `\xNN` and a backslash `\\`,
 /// so that every name has exactly one spelling and events stay JSON. This is a name, not a proof: what a path leads to
 /// is decided by the kernel when it is opened beneath the root.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct RelPath(String);
 
 /// Why a text is not a path beneath the workspace.
@@ -167,9 +167,19 @@ impl TryFrom<String> for RelPath {
     type Error = BadPath;
     /// Reads the escaped text form and refuses every other spelling of the same name.
     fn try_from(text: String) -> Result<Self, BadPath> {
+        let names = |part: &str| !matches!(part, "" | "." | "..");
+        if !text.contains(['\\', '\0']) && text.split('/').all(names) {
+            return Ok(Self(text));
+        }
         let raw = unescape(&text).ok_or_else(|| BadPath::Escape(text.clone()))?;
         let path = Self::from_bytes(&raw)?;
         if path.0 == text { Ok(path) } else { Err(BadPath::Escape(text)) }
+    }
+}
+
+impl Serialize for RelPath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
     }
 }
 

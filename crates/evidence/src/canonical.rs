@@ -1,7 +1,8 @@
 //! Canonical JSON (RFC 8785, JCS): one byte sequence for one value, whoever writes it.
 
+mod write;
+
 use serde::Serialize;
-use serde::ser::Error as _;
 use sha2::{Digest as _, Sha256};
 
 use provost_core::digest::Digest;
@@ -19,19 +20,23 @@ const LARGEST: u64 = (1 << 53) - 1;
 /// Numbers are written as doubles are. An integer beyond 2^53 - 1 is an error: rounded to the next double it would
 /// share its bytes, and so its hash, with other numbers.
 pub fn to_canonical(value: &impl Serialize) -> Result<Vec<u8>, NotCanonical> {
-    let json = serde_json_canonicalizer::to_vec(value)?;
-    match inexact(&json) {
-        None => Ok(json),
-        Some(number) => Err(serde_json::Error::custom(format!(
-            "the number {number} is beyond what JSON holds exactly (2^53 - 1)"
-        ))
-        .into()),
-    }
+    let mut writer = write::Writer::new();
+    value.serialize(&mut writer)?;
+    Ok(writer.out)
 }
 
 /// SHA-256 of `bytes`.
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest::new(Sha256::digest(bytes).into())
+}
+
+/// SHA-256 of `parts`, one behind the other.
+pub(crate) fn sha256_of(parts: &[&[u8]]) -> Digest {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    Digest::new(hasher.finalize().into())
 }
 
 /// The first integer of a canonical JSON text that may be a rounded one.

@@ -6,7 +6,7 @@ use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft, Event};
 use provost_core::id::{AgentId, RunId};
 
-use crate::canonical::{NotCanonical, sha256, to_canonical};
+use crate::canonical::{NotCanonical, sha256, sha256_of, to_canonical};
 
 /// The newest event of a stream: where the next one goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,11 @@ struct Unhashed<'a> {
 
 /// Gives a draft its place behind `head`, and moves `head` on.
 pub fn seal(stream: &RunId, head: &mut Head, draft: Draft) -> Result<Event, NotCanonical> {
+    Ok(seal_to_json(stream, head, draft)?.0)
+}
+
+/// [`seal`]s, and gives the event's canonical JSON too, which is made on the way.
+pub fn seal_to_json(stream: &RunId, head: &mut Head, draft: Draft) -> Result<(Event, Vec<u8>), NotCanonical> {
     let v = draft.body.version();
     let unhashed = Unhashed {
         v,
@@ -48,7 +53,12 @@ pub fn seal(stream: &RunId, head: &mut Head, draft: Draft) -> Result<Event, NotC
         body: &draft.body,
         prev: head.hash,
     };
-    let hash = sha256(&to_canonical(&unhashed)?);
+    let mut json = to_canonical(&unhashed)?;
+    let hash = sha256(&json);
+    // `hash` sorts right before `kind`, and behind the event's own `kind` stand only names and numbers.
+    if let Some(at) = last(&json, KIND) {
+        json.splice(at..at, format!("{HASH}{hash}\"").into_bytes());
+    }
     let event = Event {
         v,
         stream: stream.clone(),
@@ -60,5 +70,29 @@ pub fn seal(stream: &RunId, head: &mut Head, draft: Draft) -> Result<Event, NotC
         hash,
     };
     *head = Head { next: head.next + 1, hash };
-    Ok(event)
+    Ok((event, json))
+}
+
+/// What the hash and the kind of an event stand behind, in its canonical JSON.
+const HASH: &str = ",\"hash\":\"";
+const KIND: &str = ",\"kind\":\"";
+
+/// Where `text` stands last. It is never far from the end.
+fn last(json: &[u8], text: &str) -> Option<usize> {
+    json.windows(text.len()).rposition(|window| window == text.as_bytes())
+}
+
+/// Reads a line of a journal, if it is exactly what [`seal_to_json`] gives for some event: canonical, of a kind and in a
+/// spelling that this program writes, and with the right hash. Its place in the stream is for the caller to look at.
+/// `None` says nothing of what is wrong: whoever needs to know looks at the line piece by piece.
+pub fn unseal(json: &[u8]) -> Option<Event> {
+    let event = Event::from_json_unchecked(json).ok()?;
+    if to_canonical(&event).ok()? != json {
+        return None;
+    }
+    // Taking the field out of canonical JSON leaves the canonical JSON of the rest. The last one is the event's own: what
+    // stands behind it are a kind, a digest, a number and a run's name.
+    let at = last(json, HASH)?;
+    let behind = json.get(at + HASH.len() + 64 + 1..)?;
+    (sha256_of(&[&json[..at], behind]) == event.hash).then_some(event)
 }

@@ -4,7 +4,7 @@ use provost_core::digest::Digest;
 use provost_core::event::{BadEvent, Event};
 
 use crate::canonical::{first_difference, sha256, to_canonical};
-use crate::chain::Head;
+use crate::chain::{Head, unseal};
 
 /// A journal file that is not an unbroken chain of events.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +97,14 @@ pub fn read_journal(bytes: &[u8]) -> Result<(Vec<Event>, Head), BrokenJournal> {
 }
 
 fn read_line(line: u64, raw: &[u8], head: &mut Head) -> Result<Event, BrokenJournal> {
+    if let Some(event) = unseal(raw)
+        && event.seq == head.next
+        && event.prev == head.hash
+    {
+        *head = Head { next: event.seq + 1, hash: event.hash };
+        return Ok(event);
+    }
+    // It is none: what is wrong with it.
     let json = |source| BrokenJournal::Json { line, source };
     let mut value: serde_json::Value = serde_json::from_slice(raw).map_err(json)?;
     // Fails only for what `serde_json::Value` cannot hold; an empty text then differs from any line.

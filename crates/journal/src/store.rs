@@ -134,6 +134,21 @@ pub trait Store: Send + Sync {
         digest: Digest,
     ) -> BoxFuture<'a, Result<Option<Vec<u8>>, StoreError>>;
 
+    /// The contents of these names, in their order, as [`blob`](Self::blob) gives each: in one go, where there are many.
+    fn blobs<'a>(
+        &'a self,
+        run: &'a RunId,
+        digests: &'a [Digest],
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<u8>>>, StoreError>> {
+        Box::pin(async move {
+            let mut found = Vec::with_capacity(digests.len());
+            for digest in digests {
+                found.push(self.blob(run, *digest).await?);
+            }
+            Ok(found)
+        })
+    }
+
     /// The run's salt; `None` once its words were dropped.
     fn salt<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<Salt>, StoreError>>;
 

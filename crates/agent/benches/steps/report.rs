@@ -126,7 +126,23 @@ pub(crate) fn case(case: &Case, steps: &[Step], bare: &Bare, written: &Written, 
     for line in spawns {
         println!("{line}");
     }
+    if (case.kind, &case.via) == (Kind::Read, &Via::Scripted) {
+        bound_by_appends(&steps[warm_up..], &bare.appends[warm_up..]);
+    }
     totals(case, &steps[warm_up..], written, grown, peak_kb);
+}
+
+/// The whole run beside what its fsyncs alone cost: as many bare appends as it made, measured between its steps.
+fn bound_by_appends(steps: &[Step], bare: &[Duration]) {
+    let seconds = |times: &mut dyn Iterator<Item = Duration>| times.sum::<Duration>().as_secs_f64();
+    let whole = seconds(&mut steps.iter().map(|step| step.total));
+    let stored = seconds(&mut steps.iter().map(|step| step.store));
+    let floor = seconds(&mut bare.iter().copied());
+    println!(
+        "the whole run {whole:.2} s, its appends {stored:.2} s, as many bare appends {floor:.2} s: {:.2} times its \
+         fsyncs alone (aim: 1.5)",
+        whole / floor
+    );
 }
 
 fn totals(case: &Case, steps: &[Step], written: &Written, grown: u64, peak_kb: u64) {

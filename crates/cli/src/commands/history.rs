@@ -40,7 +40,9 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
     }
     let console = Console::new();
     if place.store.salt(&run).await?.is_none() {
-        console.line("its words were dropped (`provost store archive`): what was said, read and written is not shown");
+        console.line(
+            "its words were dropped (`provost store archive`): what was said, read and written is not shown",
+        );
     }
     for event in &events {
         let words = words_of(&place, &run, event).await?;

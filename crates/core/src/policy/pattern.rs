@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use std::sync::Arc;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
 
 use super::Effect;
@@ -33,7 +33,7 @@ pub struct Pattern {
     access: Access,
     text: String,
     /// Shared, since policies are copied with contracts and a compiled glob is large.
-    globs: Arc<[GlobMatcher]>,
+    globs: Arc<[Glob]>,
     /// A command's pattern that takes further arguments.
     open_ended: bool,
     /// A path pattern that names the workspace itself.
@@ -71,7 +71,36 @@ fn bad_glob(rule: &str, reason: &str) -> BadRule {
     BadRule::Glob { rule: rule.chars().take(200).collect(), reason: reason.to_owned() }
 }
 
-fn glob(text: &str, crosses: Crosses, rule: &str) -> Result<GlobMatcher, BadRule> {
+/// A compiled glob, and a text that must stand in whatever it matches.
+struct Glob {
+    matcher: globset::GlobMatcher,
+    literal: String,
+}
+
+impl Glob {
+    /// Most globs of a policy do not match, and to see that a look for the literal is a tenth of the automaton's work.
+    fn is_match(&self, text: impl AsRef<str>) -> bool {
+        let text = text.as_ref();
+        text.contains(&self.literal) && self.matcher.is_match(text)
+    }
+
+    /// As written.
+    fn text(&self) -> &str {
+        self.matcher.glob().glob()
+    }
+}
+
+/// The longest run of plain characters of a glob, without the slashes at its ends: `**/` stands for nothing too. Empty
+/// where the glob has a class, a choice or an escape.
+fn literal_of(glob: &str) -> String {
+    if glob.contains(['[', ']', '{', '}', '\\']) {
+        return String::new();
+    }
+    let runs = glob.split(['*', '?']).map(|run| run.trim_matches('/'));
+    runs.max_by_key(|run| run.len()).unwrap_or_default().to_owned()
+}
+
+fn glob(text: &str, crosses: Crosses, rule: &str) -> Result<Glob, BadRule> {
     if has_foreign_class(text) {
         return Err(bad_glob(rule, "`[..]` takes ASCII characters only; write `{a,b}`"));
     }
@@ -79,7 +108,7 @@ fn glob(text: &str, crosses: Crosses, rule: &str) -> Result<GlobMatcher, BadRule
         .literal_separator(crosses == Crosses::No)
         .backslash_escape(true)
         .build()
-        .map(|glob| glob.compile_matcher())
+        .map(|glob| Glob { matcher: glob.compile_matcher(), literal: literal_of(text) })
         .map_err(|error| BadRule::Glob { rule: rule.to_owned(), reason: error.kind().to_string() })
 }
 
@@ -102,7 +131,7 @@ fn has_foreign_class(text: &str) -> bool {
 }
 
 /// Whether `*` crosses a `/`.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Crosses {
     Yes,
     No,
@@ -171,13 +200,13 @@ impl Pattern {
     /// Whether `name` leaves by `..` what the program's glob seems to name. The rule's own `..`, and `*`, may.
     fn climbs_through_glob(&self, name: &str) -> bool {
         let climbs = |path: &str| path.split('/').any(|part| part == "..");
-        let rule = self.globs[0].glob().glob();
+        let rule = self.globs[0].text();
         climbs(name) && !climbs(rule) && !rule.bytes().all(|byte| byte == b'*')
     }
 
     /// A last word that is `*` alone also stands for no argument at all.
     fn last_is_star(&self) -> bool {
-        self.globs.last().is_some_and(|glob| glob.glob().glob() == "*")
+        self.globs.last().is_some_and(|glob| glob.text() == "*")
     }
 }
 
@@ -276,7 +305,7 @@ fn plain_path(target: &str, rule: &str) -> Result<String, BadRule> {
 }
 
 /// A path pattern as globs: `*` and `**` alone mean everything, `dir/` and `dir/**` mean the folder itself as well.
-fn path_globs(target: &str, rule: &str) -> Result<Vec<GlobMatcher>, BadRule> {
+fn path_globs(target: &str, rule: &str) -> Result<Vec<Glob>, BadRule> {
     if matches!(target, "*" | "**" | "**/*") {
         return Ok(vec![glob("**", Crosses::Yes, rule)?]);
     }
@@ -318,5 +347,36 @@ impl fmt::Debug for Pattern {
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// The literal only says sooner what the automaton says.
+        #[test]
+        fn a_glob_matches_what_its_automaton_matches(
+            text in "[ab./*?{}\\[\\],!\\\\é-]{1,10}",
+            path in "[ab./é\\\\-]{0,10}",
+            crosses in prop_oneof![Just(Crosses::Yes), Just(Crosses::No)],
+        ) {
+            if let Ok(glob) = glob(&text, crosses, "rule") {
+                prop_assert_eq!(glob.is_match(&path), glob.matcher.is_match(&path), "{} on {}", text, path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_literal_of_a_glob_is_its_longest_plain_run() {
+        let literals = ["**/.cargo/config.toml", "**/.env.*", "**", "src/**/x", "{a,b}/long", "a\\*b"];
+        assert_eq!(literals.map(literal_of), [".cargo/config.toml", ".env.", "", "src", "", ""]);
+        let glob = glob("**/.env.*", Crosses::No, "rule").expect("a glob");
+        assert!(
+            glob.is_match(".env.local") && glob.is_match("a/.env.local") && !glob.is_match("a/env.local")
+        );
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
+use super::decided::Order;
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
@@ -40,7 +41,7 @@ impl RunState {
         Ok(())
     }
 
-    fn check_decision(&self, seq: u64, body: &ActDecided) -> Result<(), Violation> {
+    fn check_decision(&mut self, seq: u64, body: &ActDecided) -> Result<(), Violation> {
         if body.touches.len() > MOST_TOUCHES {
             return Err(Violation::Transition {
                 seq,
@@ -51,17 +52,15 @@ impl RunState {
         let Some(created) = &self.created else {
             return Ok(()); // refused as a transition below
         };
-        let decided = match body.call {
-            Some(_) => created.policy.decide(&body.touches, self.rung),
-            None => created.policy.decide_ordered(&body.touches, self.rung),
-        };
-        if decided == body.decision {
+        let order = if body.call.is_some() { Order::Call } else { Order::Contract };
+        let decided = self.decided.decide(&created.policy, &body.touches, self.rung, order);
+        if *decided == body.decision {
             Ok(())
         } else {
             Err(Violation::Decision {
                 seq,
                 recorded: Box::new(body.decision.clone()),
-                decided: Box::new(decided),
+                decided: Box::new(decided.clone()),
             })
         }
     }

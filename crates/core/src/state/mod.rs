@@ -6,6 +6,7 @@
 
 mod apply;
 mod check;
+mod decided;
 mod next;
 mod rewind;
 mod violation;
@@ -170,6 +171,7 @@ pub struct RunState {
     finished: Option<RunFinished>,
     counts: Counts,
     approvals: BTreeMap<String, u32>,
+    decided: decided::Decided,
 }
 
 impl RunState {
@@ -213,6 +215,7 @@ impl RunState {
             finished: None,
             counts: Counts::default(),
             approvals: BTreeMap::new(),
+            decided: decided::Decided::default(),
         }
     }
 

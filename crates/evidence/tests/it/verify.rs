@@ -609,3 +609,27 @@ fn a_tree_that_the_change_does_not_make_is_refused() {
         "the run says that it ended with",
     );
 }
+
+/// The quick way to read a line takes what was sealed, and nothing else.
+#[test]
+fn i7_only_a_line_as_it_was_sealed_is_unsealed() {
+    use provost_evidence::chain::{Head, seal, seal_to_json, unseal};
+    let run = Run::new();
+    let (mut head, mut other) = (Head::empty(), Head::empty());
+    for draft in &run.drafts {
+        let (event, line) = seal_to_json(&run.id, &mut head, draft.clone()).unwrap();
+        assert_eq!(seal(&run.id, &mut other, draft.clone()).unwrap(), event);
+        assert_eq!(provost_evidence::canonical::to_canonical(&event).unwrap(), line);
+        assert_eq!(unseal(&line), Some(event));
+        for at in 0..line.len() {
+            let mut altered = line.clone();
+            altered[at] ^= 1;
+            assert_eq!(unseal(&altered), None, "{}", String::from_utf8_lossy(&altered));
+        }
+        let mut spaced = line.clone();
+        spaced.push(b' ');
+        assert_eq!(unseal(&spaced), None);
+        assert_eq!(unseal(&line[..line.len() - 1]), None);
+    }
+    assert_eq!(head, other);
+}

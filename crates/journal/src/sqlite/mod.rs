@@ -176,6 +176,15 @@ impl Store for SqliteStore {
         self.reader.submit(move |conn| read_ops::blob(conn, &path, &run, &digest))
     }
 
+    fn blobs<'a>(
+        &'a self,
+        run: &'a RunId,
+        digests: &'a [Digest],
+    ) -> BoxFuture<'a, Result<Vec<Option<Vec<u8>>>, StoreError>> {
+        let (path, run, digests) = (Arc::clone(&self.path), run.clone(), digests.to_vec());
+        self.reader.submit(move |conn| read_ops::blobs(conn, &path, &run, &digests))
+    }
+
     fn salt<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Option<Salt>, StoreError>> {
         let (path, run) = (Arc::clone(&self.path), run.clone());
         self.reader.submit(move |conn| read_ops::salt(conn, &path, &run))

@@ -7,6 +7,7 @@ use provost_core::event::Event;
 use provost_core::id::RunId;
 use provost_core::lifecycle::Stage;
 use provost_evidence::canonical::{sha256, to_canonical};
+use provost_evidence::chain;
 use provost_evidence::content::Salt;
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -19,36 +20,38 @@ fn corrupt(path: &Path, detail: String) -> Failure {
     StoreError::Corrupt { path: path.to_owned(), detail }.into()
 }
 
-/// Hands each stored line from `from_seq` on to `take`, after checking that it is the one that was written, that none is
-/// missing, and that the last is the one that the head names. So what a reader gets is the run, or an error.
-fn lines(
+/// The stored lines from `from_seq` on, each turned into something by `read` after checking that it is the one that was
+/// written, that none is missing, and that the last is the one that the head names. So what a reader gets is the run, or
+/// an error.
+fn lines<T: Send>(
     conn: &Connection,
     path: &Path,
     run: &Stored,
     from_seq: u64,
-    mut take: impl FnMut(Vec<u8>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    read: impl Fn(Vec<u8>, u64) -> Result<(Link, T), Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
     let mut select = conn.prepare_cached(
         "SELECT key, CAST(json AS BLOB) FROM event WHERE key >= ?1 AND key < ?2 ORDER BY key",
     )?;
     // To the end of the run's keys: one behind the head says that the head is an old one.
     let mut rows = select.query([key(run.id, from_seq), key(run.id + 1, 0)])?;
-    let mut place = from_seq;
-    let mut last = (from_seq == 0).then_some(Digest::ZERO);
+    let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        if row.get::<_, i64>(0)? != key(run.id, place) {
+        if row.get::<_, i64>(0)? != key(run.id, from_seq + found.len() as u64) {
             break;
         }
-        let json: Vec<u8> = row.get(1)?;
-        let Some(link) =
-            link_of(&json, &run.row.run, place).filter(|link| last.is_none_or(|last| link.prev == last))
-        else {
-            let detail = format!("event {place} of run `{}` is not the one that was written", run.row.run);
-            return Err(corrupt(path, detail));
-        };
+        found.push(row.get::<_, Vec<u8>>(1)?);
+    }
+    let place = from_seq + found.len() as u64;
+    let mut last = (from_seq == 0).then_some(Digest::ZERO);
+    let mut taken = Vec::with_capacity(found.len());
+    for (place, line) in (from_seq..).zip(in_halves(found, from_seq, &read)) {
+        let (link, line) = line?;
+        if last.is_some_and(|last| link.prev != last) {
+            return Err(altered(path, run, place));
+        }
         last = Some(link.hash);
-        take(json)?;
-        place += 1;
+        taken.push(line);
     }
     if place < run.head.next {
         return Err(corrupt(path, format!("event {place} of run `{}` is missing", run.row.run)));
@@ -62,7 +65,39 @@ fn lines(
             format!("run `{}` ends in another event than its head names", run.row.run),
         ));
     }
-    Ok(())
+    Ok(taken)
+}
+
+fn altered(path: &Path, run: &Stored, place: u64) -> Failure {
+    corrupt(path, format!("event {place} of run `{}` is not the one that was written", run.row.run))
+}
+
+/// Lines that are worth a second thread: what it takes to start one, in parsing and hashing.
+const WORTH_A_THREAD: usize = 256;
+
+/// Reads lines, a second thread the later half of many of them: that is pure computing.
+fn in_halves<T: Send>(
+    mut lines: Vec<Vec<u8>>,
+    from_seq: u64,
+    read: &(impl Fn(Vec<u8>, u64) -> Result<T, Failure> + Sync),
+) -> Vec<Result<T, Failure>> {
+    let all = |lines: Vec<Vec<u8>>, from: u64| -> Vec<_> {
+        lines.into_iter().zip(from..).map(|(line, place)| read(line, place)).collect()
+    };
+    if lines.len() < WORTH_A_THREAD {
+        return all(lines, from_seq);
+    }
+    let later = lines.split_off(lines.len() / 2);
+    let middle = from_seq + lines.len() as u64;
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| all(later, middle));
+        let mut first = all(lines, from_seq);
+        match other.join() {
+            Ok(later) => first.extend(later),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        first
+    })
 }
 
 /// An event's place in the chain.
@@ -93,27 +128,30 @@ pub(super) fn events(
     from_seq: u64,
 ) -> Result<Vec<Event>, Failure> {
     let found = stored(conn, path, run)?;
-    let mut events = Vec::new();
-    lines(conn, path, &found, from_seq, |json| {
+    lines(conn, path, &found, from_seq, |json, place| {
+        if let Some(event) = chain::unseal(&json)
+            && event.stream == *run
+            && event.seq == place
+        {
+            return Ok((Link { prev: event.prev, hash: event.hash }, event));
+        }
+        // Damage, or an event that this program does not know.
+        let link = link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
         let event = Event::from_json(&json).map_err(|error| StoreError::Unreadable {
             path: path.to_owned(),
             run: run.clone(),
             detail: error.to_string(),
         })?;
-        events.push(event);
-        Ok(())
-    })?;
-    Ok(events)
+        Ok((link, event))
+    })
 }
 
 pub(super) fn events_json(conn: &Connection, path: &Path, run: &RunId) -> Result<Vec<Vec<u8>>, Failure> {
     let found = stored(conn, path, run)?;
-    let mut all = Vec::new();
-    lines(conn, path, &found, 0, |json| {
-        all.push(json);
-        Ok(())
-    })?;
-    Ok(all)
+    lines(conn, path, &found, 0, |json, place| {
+        let link = link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
+        Ok((link, json))
+    })
 }
 
 pub(super) fn blob(
@@ -122,19 +160,31 @@ pub(super) fn blob(
     run: &RunId,
     digest: &Digest,
 ) -> Result<Option<Vec<u8>>, Failure> {
+    Ok(blobs(conn, path, run, std::slice::from_ref(digest))?.pop().flatten())
+}
+
+pub(super) fn blobs(
+    conn: &Connection,
+    path: &Path,
+    run: &RunId,
+    digests: &[Digest],
+) -> Result<Vec<Option<Vec<u8>>>, Failure> {
     let id = stored(conn, path, run)?.id;
-    let bytes: Option<Vec<u8>> = conn
-        .prepare_cached("SELECT bytes FROM blob WHERE run = ?1 AND digest = ?2")?
-        .query_row(params![id, digest.bytes()], |row| row.get(0))
-        .optional()?;
-    let (Some(bytes), Some(salt)) = (bytes, salt_of(conn, id)?) else {
-        return Ok(None);
+    let Some(salt) = salt_of(conn, id)? else {
+        return Ok(vec![None; digests.len()]);
     };
-    if salt.digest(&bytes) != *digest {
-        // SQLite has no checksum over content: this is where a flipped bit shows.
-        return Err(corrupt(path, format!("content {digest} of run `{run}` is not what was written")));
+    let mut select = conn.prepare_cached("SELECT bytes FROM blob WHERE run = ?1 AND digest = ?2")?;
+    let mut found = Vec::with_capacity(digests.len());
+    for digest in digests {
+        let bytes: Option<Vec<u8>> =
+            select.query_row(params![id, digest.bytes()], |row| row.get(0)).optional()?;
+        if bytes.as_ref().is_some_and(|bytes| salt.digest(bytes) != *digest) {
+            // SQLite has no checksum over content: this is where a flipped bit shows.
+            return Err(corrupt(path, format!("content {digest} of run `{run}` is not what was written")));
+        }
+        found.push(bytes);
     }
-    Ok(Some(bytes))
+    Ok(found)
 }
 
 fn salt_of(conn: &Connection, id: i64) -> Result<Option<Salt>, Failure> {

@@ -6,7 +6,7 @@ use provost_core::digest::Digest;
 use provost_core::event::Draft;
 use provost_core::id::RunId;
 use provost_core::lifecycle::Stage;
-use provost_evidence::canonical::{NotCanonical, to_canonical};
+use provost_evidence::canonical::NotCanonical;
 use provost_evidence::chain::{self, Head};
 use provost_evidence::content::Salt;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -177,8 +177,7 @@ pub(super) fn append(
         if head.next >= MOST_EVENTS {
             return Err(StoreError::Full { path: path.to_owned() }.into());
         }
-        let event = chain::seal(&lease.run, &mut head, draft.clone()).map_err(unwritable)?;
-        let json = to_canonical(&event).map_err(unwritable)?;
+        let (event, json) = chain::seal_to_json(&lease.run, &mut head, draft.clone()).map_err(unwritable)?;
         // Canonical JSON is UTF-8; as text it can be read with `sqlite3`.
         insert.execute(params![key(id, event.seq), String::from_utf8_lossy(&json)])?;
         row.apply(&event);

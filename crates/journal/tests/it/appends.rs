@@ -260,3 +260,55 @@ fn rusqlite_lock(place: &Place) -> impl Drop + use<> {
     conn.execute_batch("BEGIN IMMEDIATE").expect("locks");
     Lock(conn)
 }
+
+#[test]
+fn many_contents_are_read_in_the_order_in_which_they_are_asked_for() {
+    let place = Place::new();
+    let store = place.open();
+    let lease = driven(&store, "run-a");
+    wait(async {
+        let (drafts, blobs) = step(1);
+        store.append(&lease, &Head::empty(), drafts, blobs.clone()).await.expect("appends");
+        let unknown = salt().digest(b"unknown");
+        let mut asked: Vec<_> = blobs.iter().rev().map(Blob::digest).collect();
+        asked.push(unknown);
+        asked.push(blobs[0].digest());
+        let found = store.blobs(&lease.run, &asked).await.expect("reads");
+        let bytes = |n: usize| Some(blobs[n].bytes().to_vec());
+        assert_eq!(found, [bytes(2), bytes(1), bytes(0), None, bytes(0)]);
+        for (digest, bytes) in asked.iter().zip(found) {
+            assert_eq!(store.blob(&lease.run, *digest).await.expect("reads"), bytes);
+        }
+        store.forget(&lease.run).await.expect("forgets");
+        assert_eq!(store.blobs(&lease.run, &asked).await.expect("reads"), vec![None; asked.len()]);
+    });
+}
+
+/// Long runs are checked by two threads: what is wrong is found in either half, and named by its place.
+#[test]
+fn i7_an_altered_event_of_a_long_run_is_found_wherever_it_stands() {
+    let place = Place::new();
+    let store = place.open();
+    let lease = driven(&store, "run-a");
+    wait(append_notes(&store, &lease, 700)).expect("appends");
+    assert_eq!(assert_chain(&store, &lease.run).len(), 700);
+    drop(store);
+    for at in [0_i64, 1, 349, 350, 351, 698, 699] {
+        let again = Place::new();
+        std::fs::copy(place.file(), again.file()).expect("copies");
+        let conn = rusqlite::Connection::open(again.file()).expect("opens");
+        let changed = conn
+            .execute(
+                "UPDATE event SET json = replace(json, '\"why\":\"empty\"', '\"why\":\"cut_off\"') WHERE key & 4294967295 = ?1",
+                [at],
+            )
+            .expect("updates");
+        assert_eq!(changed, 1);
+        drop(conn);
+        let refused = wait(again.open().events(&lease.run, 0)).expect_err("it was altered");
+        assert!(
+            matches!(&refused, StoreError::Corrupt { detail, .. } if detail.contains(&format!("event {at} of"))),
+            "{refused}"
+        );
+    }
+}

@@ -10,7 +10,7 @@ use crate::support::{Place, as_child, assert_chain, child, driven, run, step, wa
 
 const PROCESSES: usize = 16;
 
-/// How long they write, in seconds. `PROVOST_TEST_SECONDS` makes it longer.
+/// How long they write, in seconds. `PROVOST_MANY_SECONDS` makes it longer; 60 is the long form.
 const SECONDS: u64 = 3;
 
 /// Case D1.
@@ -47,17 +47,23 @@ fn d1_sixteen_processes_write_into_one_file() {
         child.stdin.take().expect("stdin").write_all(b"go\n").expect("begins");
     }
     let mut counts = Vec::new();
-    let mut longest = 0;
+    let mut longest = Vec::new();
     for (n, mut child) in children.into_iter().enumerate() {
         let line = next(n, "did");
         let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
         assert!(child.wait().expect("waits").success(), "process {n}");
         counts.push(numbers[0]);
-        longest = longest.max(numbers[1]);
+        longest.push(numbers[1]);
     }
     let total: u64 = counts.iter().sum();
     let (least, most) = (counts.iter().min().expect("some"), counts.iter().max().expect("some"));
-    println!("{PROCESSES} processes: {total} appends, {least} to {most} each; the longest took {longest} ms");
+    longest.sort_unstable();
+    // A disk that stalls is seen by all of them; one that was overtaken again and again, by that one alone.
+    println!(
+        "{PROCESSES} processes: {total} appends, {least} to {most} each; the longest of each took {} to {} ms",
+        longest[0],
+        longest[PROCESSES - 1]
+    );
     // Not a bound on time: the shares of what all did, whatever that was.
     assert!(least * PROCESSES as u64 * 5 >= total, "one was starved: {counts:?}");
 
@@ -76,7 +82,7 @@ fn write(path: &std::path::Path, name: &str) {
     println!("\nready");
     std::io::stdin().read_line(&mut String::new()).expect("is told");
     let seconds =
-        std::env::var("PROVOST_TEST_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
+        std::env::var("PROVOST_MANY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut count, mut longest) = (0, Duration::ZERO);
     wait(async {

@@ -1,23 +1,61 @@
 //! Which files git would not track: the rules of `.gitignore` files, nested ones included.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use provost_core::path::RelPath;
 
+use super::scan::{Stamp, now_ns};
 use super::{Kind, Located, Workspace};
 
 /// Bytes of a `.gitignore` that are read. No real one is near it; a larger one is somebody's attack on memory and time.
 const LIMIT: u64 = 64 * 1024;
 
 /// The rules of one folder, `depth` bytes of path being the folder's own.
+#[derive(Debug)]
 struct Level {
     depth: usize,
-    rules: Gitignore,
+    rules: Arc<Gitignore>,
+}
+
+/// Rule files that are compiled already, by their path.
+#[derive(Debug, Default)]
+pub(super) struct Compiled(Mutex<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    files: HashMap<RelPath, (Stamp, Arc<Gitignore>)>,
+    /// Bytes of all of them.
+    bytes: usize,
+}
+
+/// Bytes of rule files whose compiled form is kept. A tree that has more is somebody's attack on memory: all is dropped
+/// then, and compiled again where it is needed.
+const KEPT: usize = 1 << 20;
+
+impl Compiled {
+    /// The rules of a file that is still what it was.
+    fn get(&self, file: &RelPath, stamp: &Stamp) -> Option<Arc<Gitignore>> {
+        let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.files.get(file).filter(|(then, _)| then == stamp).map(|(_, rules)| rules.clone())
+    }
+
+    fn keep(&self, file: RelPath, stamp: Stamp, bytes: usize, rules: Arc<Gitignore>) {
+        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The path counts too: there may be many files of nothing.
+        let bytes = bytes + file.as_str().len();
+        if shelf.bytes + bytes > KEPT {
+            *shelf = Shelf::default();
+        }
+        shelf.bytes += bytes;
+        shelf.files.insert(file, (stamp, rules));
+    }
 }
 
 /// Ignore rules from outside of the workspace: of a folder above it in its repository, or of a person.
@@ -60,6 +98,7 @@ pub(super) fn holding(outer: Vec<OuterRules>) -> Vec<OuterRules> {
 }
 
 /// The rules that hold in one folder: its own, those of the folders above it, and those from outside.
+#[derive(Debug)]
 pub(super) struct Rules<'w> {
     levels: Vec<Level>,
     /// The stronger first.
@@ -78,7 +117,7 @@ impl<'w> Rules<'w> {
 
     /// Enters a folder that has a `.gitignore`. `depth` is the length of the folder's path with its `/`.
     pub(super) fn enter(&mut self, workspace: &Workspace, file: &RelPath, depth: usize) {
-        if let Some(rules) = read(workspace, file) {
+        if let Some(rules) = read(workspace, file).filter(|rules| !rules.is_empty()) {
             self.levels.push(Level { depth, rules });
         }
     }
@@ -111,13 +150,24 @@ impl<'w> Rules<'w> {
     }
 }
 
-fn read(workspace: &Workspace, file: &RelPath) -> Option<Gitignore> {
+fn read(workspace: &Workspace, file: &RelPath) -> Option<Arc<Gitignore>> {
     let located = Located { named: file.clone(), real: file.clone(), kind: Some(Kind::File) };
+    let begun = now_ns();
     // What cannot be read has no rules, as in git. A link is not followed: git does not follow it either.
     let open = workspace.open_located(&located).ok()?;
+    let stamp = Stamp::of(&open.stat);
+    if let Some(rules) = workspace.compiled.get(file, &stamp) {
+        return Some(rules);
+    }
     let mut lines = Vec::new();
-    open.file.take(LIMIT).read_to_end(&mut lines).ok()?;
-    parse(&lines)
+    (&open.file).take(LIMIT).read_to_end(&mut lines).ok()?;
+    let rules = Arc::new(parse(&lines).unwrap_or_else(Gitignore::empty));
+    // The rule of the manifest: what may have changed again within the clock's grain is read again.
+    let after = rustix::fs::fstat(&open.file).ok()?;
+    if stamp.older_than(begun) && stamp == Stamp::of(&after) {
+        workspace.compiled.keep(file.clone(), stamp, lines.len(), rules.clone());
+    }
+    Some(rules)
 }
 
 fn parse(lines: &[u8]) -> Option<Gitignore> {
@@ -127,5 +177,5 @@ fn parse(lines: &[u8]) -> Option<Gitignore> {
         // A line that is not a pattern is passed over, as in git.
         let _ = builder.add_line(None, line.trim_end_matches('\r').trim_start_matches('\u{feff}'));
     }
-    builder.build().ok().filter(|rules| !rules.is_empty())
+    builder.build().ok()
 }

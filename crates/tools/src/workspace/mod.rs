@@ -46,6 +46,7 @@ pub struct Workspace {
     path: PathBuf,
     /// Ignore rules from outside, the stronger first.
     outer: Vec<OuterRules>,
+    compiled: ignored::Compiled,
 }
 
 impl Workspace {
@@ -55,7 +56,7 @@ impl Workspace {
         let path = path.canonicalize().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        Ok(Self { root, path, outer: Vec::new() })
+        Ok(Self { root, path, outer: Vec::new(), compiled: ignored::Compiled::default() })
     }
 
     /// Under these ignore rules too, the stronger first, all of them weaker than the workspace's own. They are left out

@@ -59,7 +59,7 @@ pub struct Delta {
 pub struct ScanError(#[from] FileError);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     dev: u64,
     ino: u64,
     size: i64,
@@ -69,7 +69,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(stat: &Stat) -> Self {
+    pub(super) fn of(stat: &Stat) -> Self {
         let ns = |seconds, nanos| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
         Self {
             dev: stat.st_dev,
@@ -81,9 +81,14 @@ impl Stamp {
         }
     }
 
-    fn older_than(&self, moment_ns: i128) -> bool {
+    pub(super) fn older_than(&self, moment_ns: i128) -> bool {
         self.modified_ns.max(self.changed_ns) < moment_ns - GRAIN_NS
     }
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(super) fn now_ns() -> i128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128
 }
 
 #[derive(Debug, Clone)]
@@ -101,7 +106,10 @@ struct Record {
 pub struct Manifest {
     /// By path in bytes.
     records: BTreeMap<Vec<u8>, Record>,
+    /// Paths that git tracks.
     tracked: BTreeSet<RelPath>,
+    /// Those of them that have no record.
+    absent: BTreeSet<RelPath>,
     unreadable: BTreeSet<RelPath>,
     cap: u64,
     scans: u64,
@@ -116,7 +124,7 @@ impl Manifest {
         cap: u64,
         each: &mut dyn FnMut(&Entry, Content),
     ) -> Result<Self, ScanError> {
-        let mut manifest = Self { tracked: tracked.clone(), cap, ..Self::default() };
+        let mut manifest = Self { tracked: tracked.clone(), absent: tracked.clone(), cap, ..Self::default() };
         manifest.pass(workspace, &mut |delta| {
             if let Some((entry, content)) = delta.after {
                 each(&entry, content);
@@ -169,11 +177,13 @@ impl Manifest {
         self.unreadable.clear();
         let (records, unreadable) = (&mut self.records, &mut self.unreadable);
         let mut failed = None;
-        let closed = workspace.walk(&walk, &mut |found| {
+        let closed = workspace.walk_with_ignored(&walk, &mut |found| {
             if !matches!(found.kind, Kind::File | Kind::Link) {
                 return Go::On;
             }
-            match pass.visit(records, found.path, found.folder, found.name, report) {
+            // One that was met stays watched, so of that it need not be known.
+            let new = || !found.is_ignored();
+            match pass.visit(records, new, found.path, found.folder, found.name, report) {
                 Ok(_) => Go::On,
                 Err(error) => match pass.pass_over(error, records) {
                     Ok(path) => {
@@ -194,8 +204,8 @@ impl Manifest {
         // Not met: gone, or ignored but watched.
         let unmet = self.records.iter().filter(|(_, record)| record.met != pass.number);
         let unmet = unmet.map(|(_, record)| record.entry.path.clone());
-        let never = self.tracked.iter().filter(|path| !self.records.contains_key(&path.to_bytes()));
-        let paths: Vec<RelPath> = unmet.chain(never.cloned()).collect();
+        self.absent.retain(|path| !self.records.contains_key(&path.to_bytes()));
+        let paths: Vec<RelPath> = unmet.chain(self.absent.iter().cloned()).collect();
         for path in paths {
             self.look(workspace, &path, &pass, report)?;
         }
@@ -215,7 +225,7 @@ impl Manifest {
             None => (RelPath::root(), key.as_slice()),
         };
         let looked = match workspace.open_real(&parent, OFlags::PATH | OFlags::DIRECTORY) {
-            Ok(folder) => pass.visit(&mut self.records, &key, &folder, name, report),
+            Ok(folder) => pass.visit(&mut self.records, || true, &key, &folder, name, report),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(false),
             Err(errno) => Err(FileError::io(path, errno)),
         };
@@ -227,6 +237,9 @@ impl Manifest {
             }
         };
         if !there && let Some(record) = self.records.remove(&key) {
+            if self.tracked.contains(path) {
+                self.absent.insert(path.clone());
+            }
             report(Delta { path: path.clone(), before: Some(record.entry), after: None });
         }
         Ok(())
@@ -246,8 +259,7 @@ impl Pass {
     fn begin(number: u64, cap: u64) -> Self {
         // The first look is at what a person has there.
         let left = if number == 1 { u64::MAX } else { HASHED_AT_ONCE };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { number, cap, begun_ns: now.as_nanos() as i128, left: left.into() }
+        Self { number, cap, begun_ns: now_ns(), left: left.into() }
     }
 
     /// What may not be read is passed over, and stays as it was last known: it is in the list of what was not read.
@@ -270,10 +282,11 @@ impl Pass {
         }
     }
 
-    /// Looks at one name. Says whether a file or link is there.
+    /// Looks at one name. Says whether a file or link is there. One that has no record is taken in if it is `wanted`.
     fn visit(
         &self,
         records: &mut BTreeMap<Vec<u8>, Record>,
+        wanted: impl FnOnce() -> bool,
         key: &[u8],
         folder: &OwnedFd,
         name: &[u8],
@@ -283,6 +296,10 @@ impl Pass {
             Ok(path) => FileError::Io { path, source: errno },
             Err(bad) => FileError::Path(bad),
         };
+        let known = records.get_mut(key);
+        if known.is_none() && !wanted() {
+            return Ok(false);
+        }
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
@@ -291,7 +308,6 @@ impl Pass {
         if !matches!(Kind::of(&stat), Kind::File | Kind::Link) {
             return Ok(false);
         }
-        let known = records.get_mut(key);
         if let Some(known) = known
             && known.settled
             && known.stamp == Stamp::of(&stat)

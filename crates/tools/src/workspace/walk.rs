@@ -28,6 +28,15 @@ pub(crate) struct Found<'a> {
     /// The open folder that holds it, and its name there.
     pub(crate) folder: &'a std::os::fd::OwnedFd,
     pub(crate) name: &'a [u8],
+    /// The rules that hold there; `None` where none do.
+    rules: Option<&'a Rules<'a>>,
+}
+
+impl Found<'_> {
+    /// Whether ignore rules leave it out. Folders that they leave out are not come upon.
+    pub(crate) fn is_ignored(&self) -> bool {
+        self.kind != Kind::Folder && self.rules.is_some_and(|rules| rules.ignores(self.path, false))
+    }
 }
 
 /// What a visitor says to a walk.
@@ -46,6 +55,16 @@ impl Workspace {
     /// Visits everything beneath a folder, each folder before what is in it, names in byte order. A folder that
     /// cannot be opened is passed over; which were is returned.
     pub(crate) fn walk(
+        &self,
+        walk: &Walk,
+        visit: &mut dyn FnMut(Found) -> Go,
+    ) -> Result<Vec<RelPath>, FileError> {
+        self.walk_with_ignored(walk, &mut |found| if found.is_ignored() { Go::On } else { visit(found) })
+    }
+
+    /// [`walk`](Self::walk)s, and visits what rules ignore too, ignored folders and what is in them left out. To match a
+    /// name against the rules costs more than to look at the file, and a visitor may not need to know.
+    pub(crate) fn walk_with_ignored(
         &self,
         walk: &Walk,
         visit: &mut dyn FnMut(Found) -> Go,
@@ -122,10 +141,17 @@ impl Walker<'_, '_> {
         for name in names {
             self.path.extend_from_slice(&name.bytes);
             let is_folder = name.kind == Kind::Folder;
-            let skipped = name.bytes == b".git" || (self.ignore && self.rules.ignores(&self.path, is_folder));
+            let skipped =
+                name.bytes == b".git" || (self.ignore && is_folder && self.rules.ignores(&self.path, true));
             let mut go = Go::On;
             if !skipped {
-                go = (self.visit)(Found { path: &self.path, kind: name.kind, folder, name: &name.bytes });
+                go = (self.visit)(Found {
+                    path: &self.path,
+                    kind: name.kind,
+                    folder,
+                    name: &name.bytes,
+                    rules: self.ignore.then_some(&self.rules),
+                });
                 if go == Go::On && is_folder {
                     go = self.below(folder, &name)?;
                 }

@@ -263,3 +263,44 @@ fn what_may_not_be_read_is_named() {
     assert_eq!(manifest.rescan(&world.workspace).unwrap().len(), if denied { 2 } else { 0 });
     assert_eq!(manifest.unreadable().len(), 0);
 }
+
+/// Rules are kept compiled while their file is what it was. Written over in place, faster than the clock ticks, it is
+/// another file all the same.
+#[test]
+fn rules_that_changed_a_moment_ago_hold_at_once() {
+    let world = World::with("a.rs", "x\n");
+    world.put("sub/.gitignore", "*.none\n");
+    let mut manifest = scan(&world, &[]);
+    for round in 0..50 {
+        let (ignored, seen) = if round % 2 == 0 { ("logs", "temp") } else { ("temp", "logs") };
+        world.put("sub/.gitignore", format!("*.{ignored}\n"));
+        world.put(&format!("sub/{round}.{ignored}"), "x");
+        world.put(&format!("sub/{round}.{seen}"), "x");
+        let deltas = manifest.rescan(&world.workspace).unwrap();
+        let found: Vec<&str> = deltas.iter().map(|delta| delta.path.as_str()).collect();
+        assert_eq!(found, ["sub/.gitignore", &format!("sub/{round}.{seen}")], "round {round}");
+        // The next round's rules would let it in.
+        fs::remove_file(world.path(&format!("sub/{round}.{ignored}"))).unwrap();
+    }
+}
+
+/// What git tracks is looked at by its name in each scan, also where it was not there before.
+#[test]
+fn a_tracked_and_ignored_path_that_goes_and_comes_back_is_met_again() {
+    let world = World::with("a.rs", "x\n");
+    world.put(".gitignore", "kept/\n");
+    world.put("kept/file", "x");
+    let mut manifest = scan(&world, &["kept/file", "kept/other"]);
+    assert_eq!(paths(&manifest), [".gitignore", "a.rs", "kept/file"]);
+    for present in [false, true, false, true] {
+        if present {
+            world.put("kept/file", "x");
+        } else {
+            fs::remove_file(world.path("kept/file")).unwrap();
+        }
+        let deltas = manifest.rescan(&world.workspace).unwrap();
+        assert_eq!(deltas.iter().map(|delta| delta.path.as_str()).collect::<Vec<_>>(), ["kept/file"]);
+        assert_eq!(deltas[0].after.is_some(), present);
+        assert!(manifest.rescan(&world.workspace).unwrap().is_empty());
+    }
+}
