@@ -96,7 +96,7 @@ fn what_it_takes_up() {
     assert!(runs[0]["blob_bytes"].as_u64().unwrap() > 500 * WORD.len() as u64);
     assert_eq!((&runs[0]["content"], &runs[0]["state"]), (&json!("kept"), &json!("done")));
     let store = lines.last().unwrap();
-    assert_eq!((&store["kind"], &store["format"]), (&json!("store"), &json!(2)));
+    assert_eq!((&store["kind"], &store["format"]), (&json!("store"), &json!(3)));
     assert_eq!(store["file_bytes"], fs::metadata(case.env.store()).unwrap().len());
     assert_eq!(store["path"], case.env.store().display().to_string());
 }
