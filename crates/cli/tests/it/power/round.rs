@@ -19,9 +19,6 @@ const DEPTHS: [u64; 6] = [1, 1, 1, 2, 2, 3];
 /// Changes and syncs of the last part of a run.
 const LATE: u64 = 150;
 
-/// Errors of a gate after which it is given up; a gate whose driver is killed is one.
-const GATE_TRIES: usize = 3;
-
 /// A run whose driver is left alone: what it comes to, and how long it takes.
 pub(crate) struct Whole {
     end: End,
@@ -207,26 +204,16 @@ impl<'a> Round<'a> {
 
     /// A driver came to an end by itself.
     fn over(&mut self, ran: &Ran) {
-        if ran.stderr.contains("panicked at") || !matches!(ran.code, 0 | 1 | 5) {
+        if ran.stderr.contains("panicked at") || !matches!(ran.code, 0 | 5) {
             self.hold(&[format!("an end that must not be\n{ran}")]);
         }
         let journal = self.stage.env.journal(&ran.run());
         match ran.code {
-            0 => self.done(ran, &journal),
             5 => self.waits(ran, &journal),
-            _ => self.gate_given_up(ran, &journal),
+            _ => self.done(ran, &journal),
         }
         let cut_short = |body: &&&Value| body["end"] == "interrupted";
         self.tally.interrupted = bodies(&journal, "act.finished").iter().filter(cut_short).count() as u64;
-    }
-
-    /// The gate was met by each of the kills, and judged nothing.
-    fn gate_given_up(&self, ran: &Ran, journal: &[Value]) {
-        let errored = |body: &&&Value| body["verdict"] == "errored";
-        if bodies(journal, "gate.judged").iter().filter(errored).count() != GATE_TRIES {
-            self.hold(&[format!("the gate failed\n{ran}")]);
-        }
-        self.hold(&done_twice(&self.stage, &ran.run(), journal));
     }
 
     fn done(&mut self, ran: &Ran, journal: &[Value]) {
