@@ -41,6 +41,8 @@ pub struct Rewound {
     pub changes: Vec<Change>,
     /// Files that an earlier rewind, which was interrupted, had yet to put back.
     pub carried: Vec<Change>,
+    /// Files that the run left as they are to be, and that somebody has changed since: left alone.
+    pub others: Vec<RelPath>,
 }
 
 /// The workspace and the journal of a run, held for a rewind.
@@ -62,7 +64,7 @@ impl Undo {
     /// Puts files of a run back to what they were at a step, on the word of `by`.
     ///
     /// All that the journal has a change of is put back, whoever made it. Nobody may drive the run meanwhile. Where a
-    /// file is not as the journal has it, it is somebody's later work, and nothing is changed.
+    /// file is neither as the journal has it nor as it is to be, it is somebody's later work, and nothing is changed.
     pub async fn rewind(&self, run: &RunId, target: &Target, by: &str) -> Result<Rewound, RunError> {
         let held = Held::briefly(self.store.clone(), run, self.clock.clone()).await?;
         let done = self.put_back(run, target, by, &held).await;
@@ -77,7 +79,8 @@ impl Undo {
             let ready = self.ready(run, &held).await?;
             let carried = unfinished(&ready.workspace, ready.recorder.salt(), &ready.events)?;
             let changes = ready.plan(target, &carried).await?;
-            Ok(Rewound { changes, carried })
+            let others = ready.changed_since(target, &carried)?;
+            Ok(Rewound { changes, carried, others })
         };
         let planned = planned.await;
         held.give_back().await;
@@ -94,6 +97,7 @@ impl Undo {
         let mut ready = self.ready(run, held).await?;
         let carried = carry_to_the_end(&ready.workspace, &ready.recorder, &ready.events).await?;
         let changes = ready.plan(target, &[]).await?;
+        let others = ready.changed_since(target, &[])?;
         if !changes.is_empty() {
             let body = WorkspaceRewound { changes: changes.clone(), by: by.to_owned() };
             ready.recorder.record(Body::WorkspaceRewound(body))?;
@@ -101,7 +105,7 @@ impl Undo {
             ready.recorder.commit().await?;
             carry_out(&ready.workspace, &ready.recorder, &changes).await?;
         }
-        Ok(Rewound { changes, carried })
+        Ok(Rewound { changes, carried, others })
     }
 
     async fn ready(&self, run: &RunId, held: &Held) -> Result<Ready, RunError> {
@@ -153,7 +157,10 @@ impl Ready {
         for change in &changes {
             let salt = self.recorder.salt();
             let expected = waiting.get(&change.path).copied().unwrap_or(&change.before);
-            if !stands(&self.workspace, salt, &change.path, expected.as_ref())? {
+            // What somebody has put back by hand is as it is to be: only the journal does not know.
+            if !stands(&self.workspace, salt, &change.path, expected.as_ref())?
+                && !stands(&self.workspace, salt, &change.path, change.after.as_ref())?
+            {
                 others.push(&change.path);
             }
         }
@@ -170,6 +177,21 @@ impl Ready {
             self.recorder.bytes(&fact.content).await?;
         }
         Ok(changes)
+    }
+
+    /// Files that are in the journal as they are to be, and not on the disk.
+    fn changed_since(&self, target: &Target, carried: &[Change]) -> Result<Vec<RelPath>, RunError> {
+        let state = self.recorder.state();
+        let mut others = Vec::new();
+        for (path, then) in wanted(&self.events, target)? {
+            let as_recorded = state.files().get(&path).is_some_and(|now| *now == then);
+            let waits = carried.iter().any(|change| change.path == path);
+            if as_recorded && !waits && !stands(&self.workspace, self.recorder.salt(), &path, then.as_ref())?
+            {
+                others.push(path);
+            }
+        }
+        Ok(others)
     }
 
     /// Whether there is room for each file that comes back: no file where its folders are to be, no folder in its place
@@ -239,8 +261,11 @@ fn failed(workspace: &Workspace, error: &dyn std::fmt::Display) -> RunError {
     RunError::Workspace { path: workspace.path().to_owned(), reason: error.to_string() }
 }
 
-/// What leads from the files as they are to those of the target.
-fn select(events: &[Event], state: &RunState, target: &Target) -> Result<Vec<Change>, RunError> {
+/// The files of the target, as they were then.
+fn wanted(
+    events: &[Event],
+    target: &Target,
+) -> Result<impl Iterator<Item = (RelPath, Option<FileFact>)>, RunError> {
     let Some(count) = history::settled_after(events, target.step) else {
         return Err(RunError::Undo(no_step(events, target.step)));
     };
@@ -250,13 +275,18 @@ fn select(events: &[Event], state: &RunState, target: &Target) -> Result<Vec<Cha
             return Err(RunError::Undo(format!("the run changed nothing at `{path}`")));
         }
     }
-    let wanted =
-        |path: &RelPath| target.paths.is_empty() || target.paths.iter().any(|top| is_beneath(path, top));
+    Ok(then
+        .into_iter()
+        .filter(|(path, _)| target.paths.is_empty() || target.paths.iter().any(|top| is_beneath(path, top))))
+}
+
+/// What leads from the files as they are to those of the target.
+fn select(events: &[Event], state: &RunState, target: &Target) -> Result<Vec<Change>, RunError> {
     let change = |(path, after): (RelPath, Option<FileFact>)| {
         let before = state.files().get(&path).cloned().flatten();
-        (before != after && wanted(&path)).then_some(Change { path, before, after })
+        (before != after).then_some(Change { path, before, after })
     };
-    Ok(then.into_iter().filter_map(change).collect())
+    Ok(wanted(events, target)?.filter_map(change).collect())
 }
 
 pub(crate) fn no_step(events: &[Event], step: u32) -> String {

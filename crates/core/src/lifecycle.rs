@@ -226,8 +226,13 @@ impl Stage {
         !TRANSITIONS.iter().any(|row| row.from.contains(&self))
     }
 
-    /// Its word, as lists and JSON have it.
+    /// Its word, as lists and JSON have it. Held is held, begun or not.
     pub fn word(self) -> &'static str {
+        if self == Self::Withdrawn { Self::Held.key() } else { self.key() }
+    }
+
+    /// Its name in a store: no two have the same.
+    pub fn key(self) -> &'static str {
         match self {
             Self::New => "new",
             Self::Queued => "queued",
@@ -249,13 +254,13 @@ impl Stage {
         }
     }
 
-    /// The stage of that word.
-    pub fn of_word(word: &str) -> Option<Self> {
+    /// The stage of that name.
+    pub fn of_key(key: &str) -> Option<Self> {
         // What stores of format 1 and 2 say of a run that stalled.
-        if word == "stopped" {
+        if key == "stopped" {
             return Some(Self::Stalled);
         }
-        Self::ALL.into_iter().find(|stage| stage.word() == word)
+        Self::ALL.into_iter().find(|stage| stage.key() == key)
     }
 }
 
@@ -269,13 +274,17 @@ impl fmt::Display for Stage {
 pub fn markdown() -> String {
     let mut out = String::from("| from | event | to | when |\n| --- | --- | --- | --- |\n");
     for row in TRANSITIONS {
-        let from: Vec<&str> = row.from.iter().map(|stage| stage.word()).collect();
+        let name = |stage: Stage| match stage {
+            Stage::Withdrawn => "held (not begun)",
+            other => other.word(),
+        };
+        let from: Vec<&str> = row.from.iter().map(|stage| name(*stage)).collect();
         let event = match row.by {
             Move::Detached(why) => format!("`{}`: {}", row.by.kind(), why.word()),
             Move::Finished(outcome) => format!("`{}`: {}", row.by.kind(), outcome.word()),
             _ => format!("`{}`", row.by.kind()),
         };
-        out.push_str(&format!("| {} | {event} | {} | {} |\n", from.join(", "), row.to, row.when));
+        out.push_str(&format!("| {} | {event} | {} | {} |\n", from.join(", "), name(row.to), row.when));
     }
     out
 }

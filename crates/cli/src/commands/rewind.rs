@@ -43,9 +43,19 @@ pub(crate) async fn rewind(world: &World, args: Rewind) -> Result<u8, Failure> {
             "step": args.step,
             "files": rewound.changes.len(),
             "carried": rewound.carried.len(),
+            "left_alone": rewound.others,
         }));
     } else if args.dry_run {
         put_patch(&patch(&place, &run, &created, &rewound.changes).await?);
+        if rewound.changes.is_empty() {
+            eprintln!("nothing to put back");
+        }
+        for path in &rewound.others {
+            eprintln!(
+                "note: `{}` was changed since by somebody else: left alone",
+                visible(path.as_str(), Lines::Escape)
+            );
+        }
         if !rewound.carried.is_empty() {
             eprintln!(
                 "note: an earlier rewind was interrupted; {} of it would be put back first",
@@ -70,12 +80,20 @@ fn account(place: &Place, run: &RunId, state: &RunState, rewound: &Rewound, step
         0 => "as at the start of the run".to_owned(),
         step => format!("as after step {step}"),
     };
+    let others = rewound.others.iter().map(|path| visible(path.as_str(), Lines::Escape));
+    let others: Vec<String> =
+        others.map(|path| format!("  left alone  {path} (changed since, by somebody else)")).collect();
     if rewound.changes.is_empty() {
-        out.push(format!("nothing to put back: all is {when}"));
+        out.push(match others.len() {
+            0 => format!("nothing to put back: all is {when}"),
+            _ => format!("nothing to put back: the run left all {when}"),
+        });
+        out.extend(others);
         return out;
     }
     out.push(format!("{} {when}:", counted(rewound.changes.len() as u64, "file")));
     out.extend(rewound.changes.iter().map(line));
+    out.extend(others);
     out.push(match state.outcome() {
         None => format!("`provost resume {}` goes on from here, and tells the model", place.named(run)),
         Some(_) => "the run is over: what it came to, and its evidence, stay as they were".to_owned(),

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use provost::agent::{Observer, Words};
 use provost::core::act::{ActEnd, Change};
 use provost::core::changes::Changes;
+use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
 use provost::core::event::{
     ActDecided, ActFinished, Body, Event, GateVerdict, ModelFailed, RunCreated, Settlement, SubmitVia,
@@ -36,6 +37,8 @@ pub(crate) struct Console {
     committed: Mutex<Option<String>>,
     /// Where the model is asked, and for which.
     model: Mutex<(String, String)>,
+    /// What contained the commands of the driver before, if there was one.
+    drivers: Mutex<Option<Receipt>>,
 }
 
 /// Whether a line may be drawn over.
@@ -56,6 +59,7 @@ impl Console {
             changes: Mutex::default(),
             committed: Mutex::default(),
             model: Mutex::default(),
+            drivers: Mutex::default(),
         }
     }
 
@@ -80,6 +84,10 @@ impl Console {
                 }
                 Body::ActFinished(finished) => {
                     acts.remove(&finished.act);
+                }
+                Body::DriverAttached(attached) => {
+                    *self.drivers.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(attached.containment.clone());
                 }
                 _ => {}
             }
@@ -119,14 +127,15 @@ impl Console {
             }
             Body::RunCreated(created) => self.created(event, created),
             Body::DriverAttached(attached) => {
-                if attached.generation > 1 {
-                    self.line(&format!(
-                        "  taken up again by process {} (driver {})",
-                        attached.pid, attached.generation
-                    ));
+                let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+                if drivers.is_some() {
+                    self.line(&format!("  taken up again by process {}", attached.pid));
                 }
-                for (index, line) in receipt_lines(&attached.containment).iter().enumerate() {
-                    self.line(&format!("  {}{line}", if index == 0 { "contained by " } else { "  " }));
+                // Said again only where it is another.
+                if drivers.replace(attached.containment.clone()).as_ref() != Some(&attached.containment) {
+                    for (index, line) in receipt_lines(&attached.containment).iter().enumerate() {
+                        self.line(&format!("  {}{line}", if index == 0 { "contained by " } else { "  " }));
+                    }
                 }
             }
             Body::DriverDetached(_) | Body::RunFinished(_) => {}
@@ -169,7 +178,8 @@ impl Console {
             Body::ActFinished(finished) => self.act_finished(finished, &changes, words),
             Body::WorkspaceDrifted(drifted) => {
                 let files = counted(drifted.changes.len() as u64, "file");
-                self.line(&format!("{MARGIN}{files} changed that no act changed"));
+                let which = what_changed(&drifted.changes);
+                self.line(&format!("{MARGIN}{files} changed that no act changed{which}"));
             }
             Body::WorkspaceRewound(rewound) => {
                 let files = counted(rewound.changes.len() as u64, "file");

@@ -21,6 +21,13 @@ use crate::outcome::{Outcome, Pause};
 use crate::policy::Effect;
 use crate::transcript::Stop;
 
+/// Whether a driver had the run when something happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Driven {
+    Yes,
+    No,
+}
+
 impl RunState {
     /// Folds the next event, or says why it cannot be one. A refused event leaves the state as it was.
     pub fn apply(&mut self, event: &Event) -> Result<(), Violation> {
@@ -33,10 +40,11 @@ impl RunState {
         if let Body::ActDecided(body) = &event.body {
             self.check_decision(event.seq, body)?;
         }
+        let driven = if self.attached { Driven::Yes } else { Driven::No };
         let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
             .and_then(|()| self.fold_body(event));
         folded.map_err(|why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why })?;
-        self.count_time(event);
+        self.count_time(event, driven);
         self.next_seq += 1;
         Ok(())
     }
@@ -65,12 +73,17 @@ impl RunState {
         }
     }
 
-    /// The time between a driver's events is driven time; the time before a driver comes, or a person has files put back,
-    /// is nobody's.
-    fn count_time(&mut self, event: &Event) {
-        if event.seq == 0 {
+    /// The time between a driver's events is driven time. The time before a driver comes is nobody's, and so is that
+    /// before somebody else has a word: a driver that died may have left long ago.
+    fn count_time(&mut self, event: &Event, driven: Driven) {
+        if event.seq == 0 || matches!(event.body, Body::RunCreated(_)) {
             self.first_at_ms = event.at_ms;
-        } else if !matches!(event.body, Body::DriverAttached(_) | Body::WorkspaceRewound(_)) {
+        }
+        let of_others = matches!(
+            event.body,
+            Body::DriverAttached(_) | Body::RunHeld(_) | Body::RunCancelled(_) | Body::WorkspaceRewound(_)
+        );
+        if driven == Driven::Yes && !of_others {
             let spent = event.at_ms.saturating_sub(self.last_at_ms);
             self.ledger.time_ms = self.ledger.time_ms.saturating_add(spent);
         }

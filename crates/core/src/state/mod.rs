@@ -238,7 +238,8 @@ impl RunState {
         self.next_seq
     }
 
-    /// Milliseconds since the Unix epoch of the first and the newest event.
+    /// Milliseconds since the Unix epoch of the beginning and of the newest event. It begins when it is made; until then,
+    /// when it was queued.
     pub fn span_ms(&self) -> (u64, u64) {
         (self.first_at_ms, self.last_at_ms)
     }

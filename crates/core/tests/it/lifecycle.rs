@@ -13,12 +13,12 @@ use crate::world::{World, cancelled, choices, held, queued};
 #[test]
 fn words_are_read_back() {
     for stage in Stage::ALL {
-        assert_eq!(Stage::of_word(stage.word()), Some(stage));
+        assert_eq!(Stage::of_key(stage.key()), Some(stage));
     }
-    let words: BTreeSet<&str> = Stage::ALL.iter().map(|stage| stage.word()).collect();
+    let words: BTreeSet<&str> = Stage::ALL.iter().map(|stage| stage.key()).collect();
     assert_eq!(words.len(), Stage::ALL.len());
-    assert_eq!(Stage::of_word("stopped"), Some(Stage::Stalled), "what a store of format 1 or 2 has");
-    assert_eq!(Stage::of_word("dreaming"), None);
+    assert_eq!(Stage::of_key("stopped"), Some(Stage::Stalled), "what a store of format 1 or 2 has");
+    assert_eq!(Stage::of_key("dreaming"), None);
 }
 
 #[test]

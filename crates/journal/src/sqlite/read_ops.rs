@@ -211,7 +211,7 @@ pub(super) fn unfinished(conn: &Connection) -> Result<Vec<RunRow>, Failure> {
     let words: Vec<String> = Stage::ALL
         .into_iter()
         .filter(|stage| !stage.is_over())
-        .map(|stage| format!("'{}'", stage.word()))
+        .map(|stage| format!("'{}'", stage.key()))
         .collect();
     let mut select = conn.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM run WHERE state IN ({}) ORDER BY created_ms, name",

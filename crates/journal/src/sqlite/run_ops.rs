@@ -67,7 +67,7 @@ pub(super) fn create(
             run.as_str(),
             signed(now_ms),
             Digest::ZERO.bytes(),
-            row.stage.word(),
+            row.stage.key(),
             signed(generation)
         ])?;
     if made == 0 {
@@ -131,7 +131,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Stored> {
 
 fn stage(row: &Row<'_>) -> rusqlite::Result<Stage> {
     let word: String = row.get("state")?;
-    Stage::of_word(&word).ok_or_else(|| {
+    Stage::of_key(&word).ok_or_else(|| {
         let detail = format!("`{word}` is no stage of a run");
         rusqlite::Error::FromSqlConversionFailure(9, rusqlite::types::Type::Text, detail.into())
     })
@@ -196,7 +196,7 @@ pub(super) fn append(
             id,
             signed(head.next),
             head.hash.bytes(),
-            row.stage.word(),
+            row.stage.key(),
             row.goal.as_ref().map(Digest::bytes),
             signed(row.steps),
             signed(row.tokens),
