@@ -40,7 +40,7 @@ pub use fork::{ForkOrder, ForkPlace, Forked};
 pub use host::{command_environment, toolchain_folders};
 pub use interrupt::Interrupt;
 pub use observe::{Always, Approver, Observer, Question, Unobserved, Word, Words};
-pub use queue::{Enqueued, Queued, enqueue, source_of};
+pub use queue::{Enqueued, Queued, enqueue, reserve, source_of};
 pub use rewind::{Rewound, Target};
 pub use runtime::{Answer, Clock, Order, Runtime, Says, system_clock};
 pub use stop::{Stopping, stop};

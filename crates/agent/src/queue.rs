@@ -48,6 +48,20 @@ pub fn source_of(workspace: &Path) -> Result<(Source, PathBuf), GitError> {
     Ok((Source::Directory { commit, scope }, repository.root().to_owned()))
 }
 
+/// Takes a run's name, for a contract that is given later ([`enqueue`]). However often and from however many processes at
+/// once: one of them is told [`Enqueued::Now`].
+pub async fn reserve(
+    store: &std::sync::Arc<dyn Store>,
+    clock: &Clock,
+    run: &RunId,
+) -> Result<Enqueued, RunError> {
+    match store.create(run, Salt::new(random()?), clock()).await {
+        Ok(()) => Ok(Enqueued::Now),
+        Err(StoreError::Exists { .. }) => Ok(Enqueued::Before),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Puts a run into the queue. The same name with the same contract is the same run, however often and from however many
 /// processes it is queued; with another contract it is refused ([`RunError::Taken`]).
 pub async fn enqueue(
@@ -61,11 +75,8 @@ pub async fn enqueue(
         Some(id) => id,
         None => new_run(clock)?,
     };
-    match store.create(&run, Salt::new(random()?), clock()).await {
-        // Whoever made it may have died before it was queued, or be about to queue it.
-        Ok(()) | Err(StoreError::Exists { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
+    // Whoever made it may have died before it was queued, or be about to queue it.
+    reserve(store, clock, &run).await?;
     if let Some(events) = some(store.events(&run, 0).await?) {
         let salt = salt(store, &run).await?;
         return same(&events, &fact(order, &salt)).map(|()| (run, Enqueued::Before));
@@ -133,8 +144,13 @@ fn same(events: &[Event], wanted: &RunQueued) -> Result<(), RunError> {
     let Some(first) = events.first() else { return Ok(()) };
     let taken =
         |differs: &str| Err(RunError::Taken { run: first.stream.to_string(), differs: differs.to_owned() });
-    let Body::RunQueued(found) = &first.body else {
-        return taken("it was not queued");
+    let found = match &first.body {
+        Body::RunQueued(found) => found,
+        Body::RunCancelled(cancelled) => {
+            let (run, by) = (first.stream.to_string(), cancelled.by.clone());
+            return Err(RunError::Dropped { run, by });
+        }
+        _ => return taken("it was not queued"),
     };
     let parts = [
         ("the goal", found.goal == wanted.goal),

@@ -82,7 +82,8 @@ pub async fn stop(
         if what.is_done(&row, driven) {
             return Ok(row.stage);
         }
-        if row.stage == Stage::New {
+        // There is nothing to hold. Cancelled, the name is taken for good.
+        if row.stage == Stage::New && what == Stopping::Hold {
             return Err(RunError::Contract(format!("`{run}` was never started: its journal is empty")));
         }
         let Some(holder) = holder else {

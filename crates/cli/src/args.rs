@@ -1,7 +1,9 @@
 //! What was typed.
 
+mod agent_runtime;
 mod undo;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use provost::core::id::RunId;
 
+pub(crate) use agent_runtime::{AgentRuntime, Verb};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -68,6 +71,8 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Print this runner's public key; makes the key pair if there is none.
     Key(Key),
+    /// The command line of rust-agent-runtime, for its users and their scripts.
+    AgentRuntime(AgentRuntime),
 }
 
 const REHEARSE: &str = r#"A script, in short:
@@ -82,6 +87,13 @@ const REHEARSE: &str = r#"A script, in short:
 
 Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
 Chat completions are served at the printed address, Anthropic messages at the same without `/v1`."#;
+
+impl Args {
+    /// Reads what was typed. A program that is started under the name of another takes that one's arguments.
+    pub(crate) fn typed(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        Self::try_parse_from(agent_runtime::translated(words.into_iter().collect()))
+    }
+}
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Demo {

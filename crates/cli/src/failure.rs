@@ -30,6 +30,11 @@ impl Failure {
         Self { code: 8, message: message.to_string(), hint: None }
     }
 
+    /// Something that ends in an exit code of its own.
+    pub(crate) fn coded(code: u8, message: impl Display) -> Self {
+        Self { code, message: message.to_string(), hint: None }
+    }
+
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self

@@ -9,10 +9,8 @@ mod world;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let args = match args::Args::typed(std::env::args_os()) {
         Ok(args) => args,
         Err(error) => {
             // Help and version are not errors; the parser knows which stream each belongs on.

@@ -17,6 +17,11 @@ impl World {
         Self { env: std::env::vars_os().collect() }
     }
 
+    /// All variables.
+    pub(crate) fn variables(&self) -> &BTreeMap<OsString, OsString> {
+        &self.env
+    }
+
     /// A variable's value, if it is set, not empty and text.
     pub(crate) fn var(&self, name: &str) -> Option<String> {
         let value = self.env.get(&OsString::from(name))?.to_str()?;

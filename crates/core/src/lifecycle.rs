@@ -94,7 +94,6 @@ const fn row(from: &'static [Stage], by: Move, to: Stage, when: &'static str) ->
 const RUNNING: &[Stage] = &[Stage::Running];
 const CANCELLING: &[Stage] = &[Stage::Cancelling];
 const UNBEGUN: &[Stage] = &[Stage::New, Stage::Queued, Stage::Withdrawn];
-const QUEUED: &[Stage] = &[Stage::Queued, Stage::Withdrawn];
 const CANCELLED: Outcome = Outcome::Stopped { why: StopWhy::Cancelled };
 
 /// All there is. What is not here does not happen.
@@ -127,7 +126,7 @@ pub const TRANSITIONS: &[Transition] = &[
     row(&[Stage::Queued], Move::Held, Stage::Withdrawn, "it cannot begin, or somebody holds it"),
     row(IDLE, Move::Held, Stage::Held, "somebody holds it"),
     row(RUNNING, Move::Held, Stage::Held, "its drivers died again and again"),
-    row(QUEUED, Move::Cancelled, Stage::Cancelled, "nothing had begun: there is nothing to close"),
+    row(UNBEGUN, Move::Cancelled, Stage::Cancelled, "nothing had begun: there is nothing to close"),
     row(IDLE, Move::Cancelled, Stage::Cancelling, "somebody cancels it"),
     row(&[Stage::Held], Move::Cancelled, Stage::Cancelling, "somebody cancels it"),
     row(RUNNING, Move::Cancelled, Stage::Cancelling, "somebody cancels it"),

@@ -18,7 +18,7 @@ use crate::render::{JsonLines, say};
 use crate::world::World;
 
 /// How long a driver has to do what it is told.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn cancel(world: &World, args: Cancel) -> Result<u8, Failure> {
     let place = Place::existing(world, args.store.store.as_deref())?;
@@ -63,7 +63,7 @@ pub(crate) async fn cancel(world: &World, args: Cancel) -> Result<u8, Failure> {
 
 /// Closes a run that is cancelled and that nobody drives: what was under way is accounted for, and its tree put on
 /// record. Where that cannot be done it is cancelled all the same.
-async fn close(world: &World, place: &Place, run: &RunId) -> Result<Stage, Failure> {
+pub(super) async fn close(world: &World, place: &Place, run: &RunId) -> Result<Stage, Failure> {
     let nobody = ModelFact { wire: String::new(), name: String::new(), endpoint: String::new() };
     // No model is asked any more.
     let provider = Arc::new(Scripted::new(Vec::new()));

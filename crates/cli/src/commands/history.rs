@@ -14,7 +14,7 @@ use serde_json::json;
 use super::diff::{names, since_the_end};
 use super::held::{self, Held};
 use super::output::failed_gate;
-use super::setup::Place;
+use super::setup::{Place, never_started};
 use crate::args::{Log, Runs, Show};
 use crate::failure::Failure;
 use crate::render::{
@@ -208,7 +208,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
 /// A run that nobody has begun: what was queued.
 async fn unbegun(place: &Place, run: &RunId, state: &RunState, json: bool) -> Result<u8, Failure> {
     let Some(queued) = state.queued() else {
-        return Err(Failure::usage(format!("`{run}` was never started: its journal is empty")));
+        return Err(never_started(run, state));
     };
     let goal = held::text(place, run, queued.goal).await?;
     if json {

@@ -1,5 +1,6 @@
 //! One file a command.
 
+mod agent_runtime;
 mod attach;
 mod cancel;
 mod demo;
@@ -34,6 +35,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::internal)?;
     runtime.block_on(async {
         match args.command {
+            Command::AgentRuntime(args) => agent_runtime::agent_runtime(&world, args).await,
             Command::Demo(args) => demo::demo(&world, args).await,
             Command::Run(args) => run::run(&world, args).await,
             Command::Resume(args) => resume::resume(&world, args).await,

@@ -15,6 +15,7 @@ use provost::core::text::{Lines as Escape, visible};
 use provost::journal::Store;
 use serde_json::json;
 
+use super::agent_runtime::PLANNERS;
 use super::export::{Made, Wanted};
 use super::run::{choose_model, contract, order};
 use super::setup::{ModelChoice, Place, interrupt, keep_outside, runtime};
@@ -84,10 +85,19 @@ struct Bench<'a> {
 
 /// The model that a run names, with the key where `key_env` says.
 pub(super) fn model_of(fact: &ModelFact, key_env: Option<&str>) -> Result<ModelChoice, Failure> {
-    let wire = Wire::from_word(&fact.wire)
-        .ok_or_else(|| Failure::usage(format!("the run's wire `{}` is not known here", fact.wire)))?;
+    let wire = Wire::from_word(&fact.wire).ok_or_else(|| unknown_wire(&fact.wire))?;
     let (name, base_url) = (fact.name.clone(), fact.endpoint.clone());
     Ok(ModelChoice { wire, name, base_url, key_env: key_env.map(str::to_owned) })
+}
+
+fn unknown_wire(wire: &str) -> Failure {
+    if PLANNERS.contains(&wire) {
+        return Failure::usage(
+            "a program decides for it, whose settings are in the environment of its command",
+        )
+        .hint("`provost agent-runtime run DIR ID WORKSPACE` goes on with it");
+    }
+    Failure::usage(format!("the run's wire `{wire}` is not known here"))
 }
 
 /// What is printed of what a worker does.

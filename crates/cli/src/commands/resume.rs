@@ -10,7 +10,7 @@ use provost::journal::Store;
 use super::export::Wanted;
 use super::output::Output;
 use super::queue::model_of;
-use super::setup::{Place, approver, interrupt, runtime};
+use super::setup::{Place, approver, interrupt, never_started, runtime};
 use crate::args::{GoingOn, Resume, Settle};
 use crate::failure::Failure;
 use crate::render::Preview;
@@ -45,7 +45,7 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
         (Some(created), _) => (&created.model, &created.root, created.limits),
         (None, Some(queued)) => (&queued.model, &queued.root, queued.limits),
         (None, None) => {
-            return Err(Failure::usage(format!("`{run}` was never started: its journal is empty")));
+            return Err(never_started(&run, &state));
         }
     };
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, Path::new(root)));

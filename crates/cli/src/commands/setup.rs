@@ -59,6 +59,11 @@ impl Place {
         Ok(Self { store, spool: path.with_extension("spool"), option: format!(" {option}") })
     }
 
+    /// The store, for whoever takes any.
+    pub(crate) fn shared(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
     /// A run as a command line has to name it.
     pub(crate) fn named(&self, run: &RunId) -> String {
         format!("{run}{}", self.option)
@@ -79,8 +84,20 @@ impl Place {
         let (run, state) = self.state(name).await?;
         match state.created().cloned() {
             Some(created) => Ok((run, created, state)),
-            None => Err(Failure::usage(format!("`{run}` was never started: its journal is empty"))),
+            None => Err(never_started(&run, &state)),
         }
+    }
+}
+
+/// Of a run that has no contract.
+pub(super) fn never_started(run: &RunId, state: &RunState) -> Failure {
+    match (state.cancelled(), state.queued()) {
+        (Some(cancelled), _) => {
+            let run = run.to_string();
+            provost::agent::RunError::Dropped { run, by: cancelled.by.clone() }.into()
+        }
+        (None, Some(_)) => Failure::usage(format!("`{run}` was never started: it waits for a worker")),
+        (None, None) => Failure::usage(format!("`{run}` was never started: its journal is empty")),
     }
 }
 

@@ -7,6 +7,7 @@
 mod script;
 mod support;
 
+mod agent_runtime;
 mod attach;
 mod bad_input;
 mod cases;

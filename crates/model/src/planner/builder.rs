@@ -52,6 +52,17 @@ impl Default for ContextBy {
     }
 }
 
+/// When a planner may decide that the work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Finishes {
+    /// Whenever it decides so.
+    #[default]
+    Anytime,
+    /// Not before a `replace_text` of its own was carried out, in this dialogue or before it was taken up again. Until
+    /// then the decision is rejected, and the planner is told why.
+    AfterAnEdit,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) kind: Kind,
@@ -69,6 +80,7 @@ pub(super) struct Settings {
     pub(super) timeout: Duration,
     pub(super) output_bytes: usize,
     pub(super) observation_bytes: usize,
+    pub(super) finishes: Finishes,
 }
 
 /// Settings that cannot work.
@@ -107,6 +119,7 @@ impl PlannerBuilder {
             timeout: Duration::from_mins(2),
             output_bytes: 1 << 20,
             observation_bytes: 16 * 1024,
+            finishes: Finishes::default(),
         })
     }
 
@@ -177,6 +190,13 @@ impl PlannerBuilder {
     #[must_use]
     pub fn observation_bytes(mut self, limit: usize) -> Self {
         self.0.observation_bytes = limit;
+        self
+    }
+
+    /// When the planner may finish.
+    #[must_use]
+    pub fn finishes(mut self, when: Finishes) -> Self {
+        self.0.finishes = when;
         self
     }
 

@@ -7,8 +7,8 @@ use provost_core::transcript::{Assistant, Message, Stop, Usage};
 use provost_sandbox::{Ended, Program};
 use tokio::time::Instant;
 
-use super::builder::{Answers, Settings};
-use super::decision::Decision;
+use super::builder::{Answers, Finishes, Settings};
+use super::decision::{Decision, Rejected};
 use super::envelope::Envelope;
 use super::history::History;
 use super::process::{self, Limits, Ran};
@@ -133,6 +133,10 @@ impl PlannerDialogue {
         }
     }
 
+    fn must_edit_first(&self) -> bool {
+        self.settings.finishes == Finishes::AfterAnEdit && self.history.edits() == 0
+    }
+
     fn decide(&self, envelope: &Envelope, reads: Reads) -> Result<Assistant, Failure> {
         let value = envelope.decision().ok_or_else(|| {
             Failure::new(FailureClass::Malformed, "the planner's answer has no `structured_output`")
@@ -142,6 +146,9 @@ impl PlannerDialogue {
                 let what = "the planner was given its context on standard input and says that it saw none: its \
                     client does not read standard input, and one argument cannot hold so much";
                 return Err(Failure::new(FailureClass::ContextOverflow, what));
+            }
+            Ok(Decision::Finish { .. }) if self.must_edit_first() => {
+                Err(Rejected("`finish` before any edit: no `replace_text` was carried out yet".to_owned()))
             }
             Ok(decision) => decision.calls(&self.settings.verification, self.turn),
             Err(rejected) => Err(rejected),

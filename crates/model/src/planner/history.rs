@@ -18,11 +18,14 @@ pub(super) struct History {
     /// Longest observation, in bytes.
     longest: usize,
     bytes: usize,
+    edits: u64,
 }
 
 #[derive(Debug)]
 enum Called {
-    /// A tool, and what was done with it in the planner's own words.
+    /// An edit, in the planner's own words.
+    Edit(String),
+    /// Another tool, and what was done with it in the planner's own words.
     Tool(String),
     /// No tool: why the decision was none.
     Rejected(String),
@@ -30,7 +33,7 @@ enum Called {
 
 impl History {
     pub(super) fn new(longest: usize) -> Self {
-        Self { task: None, observations: Vec::new(), open: HashMap::new(), longest, bytes: 0 }
+        Self { task: None, observations: Vec::new(), open: HashMap::new(), longest, bytes: 0, edits: 0 }
     }
 
     /// The first words of the person.
@@ -45,6 +48,11 @@ impl History {
     /// Bytes of task and observations.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Edits that were carried out.
+    pub(super) fn edits(&self) -> u64 {
+        self.edits
     }
 
     pub(super) fn push(&mut self, message: &Message) {
@@ -68,10 +76,14 @@ impl History {
                         Some(Called::Rejected(problem)) => {
                             self.observe("your decision was rejected, nothing was done", &problem);
                         }
-                        Some(Called::Tool(what)) if result.is_error => {
+                        Some(Called::Tool(what) | Called::Edit(what)) if result.is_error => {
                             self.observe(&format!("{what} failed or was refused"), &result.text);
                         }
                         Some(Called::Tool(what)) => self.observe(&what, &result.text),
+                        Some(Called::Edit(what)) => {
+                            self.edits += 1;
+                            self.observe(&what, &result.text);
+                        }
                         None => self.observe("result", &result.text),
                     }
                 }
@@ -97,7 +109,7 @@ fn called(call: &Call) -> Called {
             let argv = argv.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
             format!("run_tool {}", show_argv(&argv.collect::<Vec<_>>()))
         }
-        "edit_file" => format!("replace_text {}", text("path")),
+        "edit_file" => return Called::Edit(format!("replace_text {}", text("path"))),
         "submit" => "finish".to_owned(),
         name => format!("{name} {}", text("path")).trim_end().to_owned(),
     })

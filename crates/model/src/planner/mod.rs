@@ -38,6 +38,6 @@ mod prompt;
 mod resolve;
 mod stream;
 
-pub use builder::{Answers, BadPlanner, ContextBy, Planner, PlannerBuilder};
+pub use builder::{Answers, BadPlanner, ContextBy, Finishes, Planner, PlannerBuilder};
 pub use decision::{Decision, REJECTED, Rejected};
 pub use resolve::{NoProgram, resolve};

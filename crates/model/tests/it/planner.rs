@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use provost_core::transcript::{Call, Stop};
-use provost_model::planner::{Answers, ContextBy, NoProgram, Planner, PlannerBuilder, REJECTED, resolve};
+use provost_core::transcript::{Call, Message, Stop};
+use provost_model::planner::{
+    Answers, ContextBy, Finishes, NoProgram, Planner, PlannerBuilder, REJECTED, resolve,
+};
 use provost_model::{Answer, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider as _, Secret};
 
 use crate::support::{CANARY, Heard, assistant, call, result, user};
@@ -353,4 +355,23 @@ fn programs_are_found_from_where_the_caller_is() {
     std::fs::write(&plain, "").unwrap();
     assert!(found("./plain", here).unwrap_err().to_string().contains("chmod +x"));
     assert!(Planner::script(&program, here).timeout(Duration::ZERO).build().is_ok());
+}
+
+/// A planner that may finish after an edit only: one that failed is none, one that another driver saw is one (A7).
+#[tokio::test]
+async fn a_finish_before_any_edit_is_told_and_not_taken() {
+    let bench = Bench::new();
+    let finish = r#"{"kind":"finish","summary":"s"}"#;
+    let planner = bench.sh(&printing(finish)).finishes(Finishes::AfterAnEdit).build().unwrap();
+    let mut dialogue = planner.open(Prelude::default());
+    dialogue.push(&user("fix it"));
+    for (round, failed, expected) in [(0, true, REJECTED), (1, true, REJECTED), (2, false, "submit")] {
+        let id = format!("e{round}");
+        if round > 0 {
+            dialogue.push(&assistant("", vec![call(&id, "edit_file", r#"{"path":"a"}"#)]));
+            dialogue.push(&Message::Results { results: vec![result(&id, "what came of it", failed)] });
+        }
+        let answer = one(dialogue.as_mut()).await.0.unwrap();
+        assert_eq!(answer.assistant.calls[0].name, expected, "{answer:?}");
+    }
 }
