@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use provost_core::digest::Digest;
 use provost_core::id::RunId;
-use provost_core::state::RunState;
+use provost_core::state::{Next, RunState};
 use provost_evidence::bundle::{self, BundleError};
 use provost_evidence::export::{ExportError as AssembleError, assemble};
 use provost_evidence::keys::SigningKey;
@@ -37,6 +37,9 @@ pub enum ExportError {
     /// The run's words were dropped.
     #[error("the content of run `{0}` was dropped: its numbers and its chain are left, a patch is not")]
     Gone(RunId),
+    /// The run was cancelled before it began.
+    #[error("run `{0}` was cancelled before it began: it did nothing that could be proved")]
+    Nothing(RunId),
 }
 
 impl ExportError {
@@ -44,7 +47,7 @@ impl ExportError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) => crate::error::store_exit_code(error),
-            Self::Assemble(AssembleError::NotOver) | Self::Bundle(_) => 2,
+            Self::Assemble(AssembleError::NotOver) | Self::Bundle(_) | Self::Nothing(_) => 2,
             // The store holds what does not verify, or not all that evidence needs.
             Self::Assemble(_) | Self::Gone(_) => 8,
         }
@@ -66,6 +69,9 @@ pub async fn export(
     }
     let events = store.events(run, 0).await?;
     let state = RunState::fold(run.clone(), &events).map_err(AssembleError::from)?;
+    if state.next() == Next::Dropped {
+        return Err(ExportError::Nothing(run.clone()));
+    }
     let mut contents: HashMap<Digest, Vec<u8>> = HashMap::new();
     for change in state.net_changes().values() {
         for fact in [&change.before, &change.after].into_iter().flatten() {

@@ -41,7 +41,7 @@ pub(crate) fn fold(run: &RunId, events: &[Event]) -> Result<(RunCreated, RunStat
         .map_err(|violation| RunError::Unsound { run: run.to_string(), violation })?;
     match state.created().cloned() {
         Some(created) => Ok((created, state)),
-        None => Err(RunError::Gone(format!("`{run}` was never started: its journal is empty"))),
+        None => Err(RunError::Undo(format!("`{run}` was never begun: it has changed nothing"))),
     }
 }
 

@@ -58,6 +58,8 @@ pub enum Left {
     Dropped,
     /// It is held, for this reason.
     Held(String),
+    /// It waits for its folder, in which another run works. Said once of each run.
+    Waits(RunError),
     /// It could not be driven. It stays as it is, and this worker does not try again.
     Failed(RunError),
 }
@@ -198,18 +200,23 @@ impl<'a> Worker<'a> {
                 if matches!(ending, Ending::Over(_)) {
                     self.shop.over(run, &ending).await;
                 }
-                Left::Ended(ending)
+                match self.store.row(run).await?.stage {
+                    Stage::Held => Left::Held("somebody holds it".to_owned()),
+                    _ => Left::Ended(ending),
+                }
             }
             // Another worker was quicker.
             Err(RunError::Store(StoreError::Conflict { .. } | StoreError::Fenced { .. })) => {
                 return Ok(Took::None);
             }
             Err(RunError::Dropped { .. }) => Left::Dropped,
-            // It waits for its folder.
             Err(error @ RunError::Occupied(_)) => {
                 let waited = Duration::ZERO;
-                self.later.insert(run.clone(), Later::At { when: Instant::now() + FIRST_RETRY / 10, waited });
-                Left::Failed(error)
+                let when = Instant::now() + LOOK * 4;
+                if self.later.insert(run.clone(), Later::At { when, waited }).is_some() {
+                    return Ok(Took::None);
+                }
+                Left::Waits(error)
             }
             Err(error) if before.created().is_none() && error.exit_code() != 70 => {
                 return self.hold(run, error.to_string()).await;

@@ -34,14 +34,16 @@ pub(crate) enum Command {
     /// Put a run into the queue; a worker drives it.
     Enqueue(Enqueue),
     /// Drive runs from the queue, oldest first.
+    #[command(after_long_help = WORKER)]
     Worker(Worker),
     /// Say how a run stands, or all runs that are not over.
     Status(Status),
-    /// Print how runs stand, again and again.
+    /// Print how runs stand, whenever something has changed.
     Watch(Watch),
     /// Follow a run that another process drives, and answer its questions.
+    #[command(after_long_help = ATTACH)]
     Attach(Attach),
-    /// End a run without its work, or have its driver leave it.
+    /// End a run without its work, or hold it (--resumable).
     Cancel(Cancel),
     /// Say what became of an act that nobody else can tell about, and go on with its run.
     Settle(Settle),
@@ -74,6 +76,22 @@ pub(crate) enum Command {
     /// The command line of rust-agent-runtime, for its users and their scripts.
     AgentRuntime(AgentRuntime),
 }
+
+const WORKER: &str = "\
+Runs in one folder go one after the other, each on what the one before left there; give each its own work tree \
+(`git worktree add`) if it is to begin with a commit.
+
+A run whose worker died goes on with the next. It is held, which `provost status` explains, where it cannot begin, or \
+where three drivers in a row died under it; `provost resume RUN` goes on with it. A model that cannot be asked is tried \
+again after 30 seconds, then twice as long each time, up to half an hour.
+
+Ctrl-C and SIGTERM leave the runs to the next worker. With --until-empty the exit code is the highest of the runs' own, \
+as the README lists them; it says that one ended so, not that another was better.";
+
+const ATTACH: &str = "\
+At a terminal it asks what the run asks, as the run itself would; --approve and --deny answer and leave. The first answer \
+counts, wherever it was given: exit code 7 says that another was first. Otherwise the exit code is the run's. \
+Ctrl-C leaves the run as it is.";
 
 const REHEARSE: &str = r#"A script, in short:
 

@@ -13,13 +13,14 @@ use provost::journal::{Letter, Owner, Posted, Store, Word as Says};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::held;
-use super::history::{ending_of, words_of};
+use super::history::{ending_of, last_line, words_of};
+use super::run::committed;
 use super::setup::Place;
 use super::status::say_json;
 use super::terminal::Terminal;
 use crate::args::Attach;
 use crate::failure::Failure;
-use crate::render::{Console, JsonLines, Preview, ending_line, say};
+use crate::render::{Console, JsonLines, Preview, say};
 use crate::world::World;
 
 /// How often the store is looked at.
@@ -44,11 +45,23 @@ pub(crate) async fn attach(world: &World, args: Attach) -> Result<u8, Failure> {
     follower.follow(if args.json { Shown::Json } else { Shown::Lines }).await
 }
 
+/// The exit code of an answer that another was before.
+const TOO_LATE: u8 = 7;
+
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Lines,
     Json,
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// The run goes on, or may.
+    GoOn,
+    /// The answer is kept for whoever goes on with the run.
+    Kept,
 }
 
 /// Reads a run as it grows.
@@ -100,6 +113,9 @@ impl<'a> Follower<'a> {
             let driven = self.is_driven().await?;
             self.read().await?;
             for event in &self.events[printed..] {
+                if let Body::RunCreated(created) = &event.body {
+                    console.expect_tree(committed(created));
+                }
                 match shown {
                     Shown::Json => JsonLines::print(event),
                     Shown::Lines => console.show(event, &words_of(self.place, &self.run, event).await?),
@@ -113,7 +129,9 @@ impl<'a> Follower<'a> {
             if let Some(act) = waits.filter(|act| asked != Some(*act) && shown == Shown::Lines) {
                 asked = Some(act);
                 if World::can_ask() {
-                    self.ask(act).await?;
+                    if self.ask(act).await? == Asked::Kept {
+                        return Ok(0);
+                    }
                 } else if driven {
                     let named = self.place.named(&self.run);
                     say!(
@@ -132,14 +150,13 @@ impl<'a> Follower<'a> {
     /// Nobody drives it: says why, and what to do.
     async fn left(&self, shown: Shown) -> Result<u8, Failure> {
         let ending = ending_of(&self.state);
-        let named = self.place.named(&self.run);
         match shown {
             Shown::Json => say_json(self.place, &self.run).await?,
-            Shown::Lines => match &ending {
-                _ if self.state.stage() == Stage::Cancelled => say!("cancelled"),
-                Some(ending) => say!("{}", ending_line(&named, ending, &self.state)),
-                None => say!("nobody drives it; `provost resume {named}` goes on from here"),
-            },
+            Shown::Lines => {
+                if let Some(last) = last_line(self.place, &self.run, &self.state).await? {
+                    say!("{last}");
+                }
+            }
         }
         Ok(match (&ending, self.state.stage()) {
             (Some(ending), _) => Ending::exit_code(ending),
@@ -153,9 +170,9 @@ impl<'a> Follower<'a> {
     }
 
     /// Asks the person here, until they or somebody else have answered.
-    async fn ask(&mut self, act: ActId) -> Result<(), Failure> {
+    async fn ask(&mut self, act: ActId) -> Result<Asked, Failure> {
         let Some((open, created)) = self.open(act).cloned().zip(self.state.created().cloned()) else {
-            return Ok(());
+            return Ok(Asked::GoOn);
         };
         let args = held::text(self.place, &self.run, open.args).await?.unwrap_or_default();
         let terminal = Terminal::new(Preview::new(Path::new(&created.root), created.limits));
@@ -171,7 +188,7 @@ impl<'a> Follower<'a> {
                         self.read().await?;
                         if !self.state.waiting_acts().any(|waits| waits == act) {
                             eprintln!();
-                            return Ok(());
+                            return Ok(Asked::GoOn);
                         }
                     }
                 }
@@ -180,12 +197,14 @@ impl<'a> Follower<'a> {
         let verdict = match word {
             Word::Approve => Verdict::Approved,
             Word::Deny => Verdict::Denied,
-            Word::Later => return Ok(()),
+            Word::Later => return Ok(Asked::GoOn),
         };
-        self.answer(act, verdict).await.map(|_| ())
+        self.answer(act, verdict).await?;
+        // Where nobody drives the run there is nothing more to see.
+        Ok(if self.answered(act).is_some() { Asked::GoOn } else { Asked::Kept })
     }
 
-    /// Answers, and waits until it is known who was first. 0 where it was this answer, 1 where it was another.
+    /// Answers, and waits until it is known who was first. 0 where it was this answer, 7 where it was another.
     async fn answer(&mut self, act: ActId, verdict: Verdict) -> Result<u8, Failure> {
         if let Some(first) = self.answered(act) {
             return Ok(told(act, verdict, first));
@@ -212,7 +231,7 @@ impl<'a> Follower<'a> {
                 Posted::TooLate(first) if !driven => {
                     return Ok(match first.says {
                         Says::Verdict { verdict: word, .. } => told(act, verdict, (word, first.by.clone())),
-                        Says::Cancel | Says::Hold => 1,
+                        Says::Cancel | Says::Hold => TOO_LATE,
                     });
                 }
                 Posted::Waits if !driven => {
@@ -255,5 +274,5 @@ fn told(act: ActId, mine: Verdict, (first, by): (Verdict, String)) -> u8 {
     let by = provost::core::text::visible(&by, provost::core::text::Lines::Escape);
     let (mine, first) = (word(mine), word(first));
     say!("too late: act {act} was {first} by {by} before; this answer ({mine}) has no effect");
-    1
+    TOO_LATE
 }

@@ -6,15 +6,19 @@ use provost::core::contract::Gate;
 use provost::core::event::{Body, Event};
 use provost::core::history;
 use provost::core::id::{ActId, RunId};
+use provost::core::lifecycle::Stage;
 use provost::core::state::{OpenAct, RunState};
 use provost::core::text::{Lines, visible};
 use provost::journal::{RunRow, Store};
 use serde_json::json;
 
+use super::answers::Answered;
 use super::diff::{names, since_the_end};
 use super::held::{self, Held};
 use super::output::failed_gate;
+use super::run::committed;
 use super::setup::{Place, never_started};
+use super::status::Glance;
 use crate::args::{Log, Runs, Show};
 use crate::failure::Failure;
 use crate::render::{
@@ -45,15 +49,41 @@ pub(crate) async fn log(world: &World, args: Log) -> Result<u8, Failure> {
         );
     }
     for event in &events {
+        if let Body::RunCreated(created) = &event.body {
+            console.expect_tree(committed(created));
+        }
         let words = words_of(&place, &run, event).await?;
         console.show(event, &words);
     }
     let (_, state) = place.state(run.as_str()).await?;
     console.open_acts(&state);
-    if let Some(ending) = ending_of(&state) {
-        say!("{}", ending_line(&place.named(&run), &ending, &state));
+    if let Some(last) = last_line(&place, &run, &state).await? {
+        say!("{last}");
     }
     Ok(0)
+}
+
+/// How the run ended, or how it stands and what can be done.
+pub(super) async fn last_line(
+    place: &Place,
+    run: &RunId,
+    state: &RunState,
+) -> Result<Option<String>, Failure> {
+    let named = place.named(run);
+    let waits = state.waiting_acts().next();
+    if let Some(answered) = Answered::about(place, run, waits).await? {
+        return Ok(Some(answered.line()));
+    }
+    Ok(match (ending_of(state), state.stage()) {
+        (Some(Ending::Over(finished)), _) => Some(ending_line(&named, &Ending::Over(finished), state)),
+        // Why, stands above.
+        (_, Stage::Held | Stage::Withdrawn) => {
+            Some(format!("held: no worker takes it. `provost resume {named}` goes on with it"))
+        }
+        (_, Stage::Cancelled) => Some("cancelled before it began".to_owned()),
+        (Some(ending), _) => Some(ending_line(&named, &ending, state)),
+        (None, _) => Glance::at(place, run).await?.next(&named),
+    })
 }
 
 /// How the run ended or why it waits; `None` while a driver works on it or died.
@@ -196,12 +226,9 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             say!("{line}");
         }
     }
-    let named = place.named(&run);
-    let last = ending.as_ref().map_or_else(
-        || format!("not over: a driver works on it, or died. `provost resume {named}` finds out"),
-        |ending| ending_line(&named, ending, &state),
-    );
-    say!("{last}");
+    if let Some(last) = last_line(&place, &run, &state).await? {
+        say!("{last}");
+    }
     Ok(0)
 }
 
@@ -262,6 +289,7 @@ pub(crate) async fn runs(world: &World, args: Runs) -> Result<u8, Failure> {
     if rows.is_empty() && !args.json {
         eprintln!("no runs yet");
     }
+    let width = widest(&rows);
     for row in rows {
         let goal = match row.goal {
             Some(goal) => held::text(&place, &row.run, goal).await?,
@@ -277,17 +305,22 @@ pub(crate) async fn runs(world: &World, args: Runs) -> Result<u8, Failure> {
                 "goal": goal,
             }));
         } else {
-            say!("{}", row_line(&row, goal.as_deref()));
+            say!("{}", row_line(&row, width, goal.as_deref()));
         }
     }
     Ok(0)
 }
 
-/// A run in a list.
-pub(super) fn row_line(row: &RunRow, goal: Option<&str>) -> String {
+/// Characters of the longest name in a list.
+pub(super) fn widest(rows: &[RunRow]) -> usize {
+    rows.iter().map(|row| row.run.as_str().len()).max().unwrap_or_default()
+}
+
+/// A run in a list whose longest name has `width` characters.
+pub(super) fn row_line(row: &RunRow, width: usize, goal: Option<&str>) -> String {
     format!(
-        "{}  {}  {:<20} {:>9} {:>16}  {}",
-        row.run,
+        "{:<width$}  {}  {:<20} {:>9} {:>16}  {}",
+        row.run.as_str(),
         words::moment(row.created_ms),
         row.stage.word(),
         counted(row.steps, "step"),

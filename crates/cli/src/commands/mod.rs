@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod agent_runtime;
+mod answers;
 mod attach;
 mod cancel;
 mod demo;

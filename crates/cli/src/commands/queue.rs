@@ -9,15 +9,16 @@ use provost::agent::{
     Always, Approver, Ending, Enqueued, Left, Observer, Queued, Runtime, Shop, Until, Words,
     Worker as Drives, enqueue as put, system_clock,
 };
-use provost::core::event::{Body, Event, ModelFact, Questions, RunQueued};
+use provost::core::event::{Body, DriverDetached, Event, ModelFact, Questions, RunQueued};
 use provost::core::id::RunId;
+use provost::core::outcome::Pause;
 use provost::core::text::{Lines as Escape, visible};
 use provost::journal::Store;
 use serde_json::json;
 
 use super::agent_runtime::PLANNERS;
 use super::export::{Made, Wanted};
-use super::run::{choose_model, contract, order};
+use super::run::{choose_model, committed, contract, order};
 use super::setup::{ModelChoice, Place, interrupt, keep_outside, runtime};
 use crate::args::{Enqueue, Wire, Worker};
 use crate::failure::{AtPath, Failure};
@@ -39,13 +40,21 @@ pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure>
         key_env: model.key_env,
         questions: if args.order.yes { Questions::Approved } else { Questions::Wait },
     };
+    let goes_to = format!("{} at {}", queued.model.name, queued.model.endpoint);
     let (run, how) = put(&store, &system_clock(), args.id, &queued).await?;
+    let stage = store.row(&run).await?.stage;
     if args.json {
-        JsonLines::say(&json!({ "run": run.as_str(), "enqueued": how == Enqueued::Now }));
+        let state = stage.word();
+        JsonLines::say(&json!({ "run": run.as_str(), "enqueued": how == Enqueued::Now, "state": state }));
     } else {
         match how {
-            Enqueued::Now => say!("queued {run}"),
-            Enqueued::Before => say!("{run} is there already, with the same contract"),
+            Enqueued::Now => say!("queued {run}: {}", visible(&goes_to, Escape::Escape)),
+            Enqueued::Before if stage.is_over() => say!(
+                "{run} is there already, with the same contract: {stage}. It will not run again; take another id, or \
+                 `provost store delete {}` first",
+                place.named(&run)
+            ),
+            Enqueued::Before => say!("{run} is there already, with the same contract: {stage}"),
         }
     }
     Ok(0)
@@ -132,8 +141,14 @@ struct Taken {
 
 impl Observer for Taken {
     fn event(&self, event: &Event, _: &dyn Words) {
-        if matches!(event.body, Body::DriverAttached(_)) {
-            self.lines.say(&self.run, "taken", None, None);
+        match &event.body {
+            Body::DriverAttached(_) => self.lines.say(&self.run, "taken", None, None),
+            Body::RunCreated(created) if committed(created).is_some_and(|tree| tree != created.tree.sha1) => {
+                let words =
+                    "not all of the workspace is committed: the evidence cannot be held against the commit";
+                self.lines.say(&self.run, "note", None, Some(words));
+            }
+            _ => {}
         }
     }
 }
@@ -177,13 +192,22 @@ impl Shop for Bench<'_> {
             Left::Ended(ending) => {
                 let code = ending.exit_code();
                 self.note(code);
-                self.say(run, ending.word(), Some(code), None);
+                let words = match ending {
+                    Ending::Paused(DriverDetached { why: Pause::Approval, act: Some(act) }) => {
+                        let named = self.place.named(run);
+                        Some(format!("`provost attach {named} --approve {act}`, or `--deny {act}`"))
+                    }
+                    _ => None,
+                };
+                self.say(run, ending.word(), Some(code), words.as_deref());
             }
             Left::Dropped => self.say(run, "cancelled", Some(10), None),
             Left::Held(why) => {
                 self.note(5);
                 self.say(run, "held", Some(5), Some(why));
             }
+            // It has not failed, and is not left.
+            Left::Waits(error) => self.say(run, "waits", None, Some(&error.to_string())),
             Left::Failed(error) => {
                 self.note(error.exit_code());
                 self.say(run, "failed", Some(error.exit_code()), Some(&error.to_string()));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use provost::agent::{Answer, Says};
+use provost::agent::{Answer, Says, source_of};
 use provost::core::event::{Settlement, Verdict};
 use provost::core::id::ActId;
 use provost::journal::Store;
@@ -10,6 +10,7 @@ use provost::journal::Store;
 use super::export::Wanted;
 use super::output::Output;
 use super::queue::model_of;
+use super::run::committed_tree;
 use super::setup::{Place, approver, interrupt, never_started, runtime};
 use crate::args::{GoingOn, Resume, Settle};
 use crate::failure::Failure;
@@ -50,7 +51,7 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     };
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, Path::new(root)));
     let export = export.transpose()?;
-    if state.stage().is_over() {
+    if state.outcome().is_some() {
         eprintln!("`{run}` is over already; nothing is left to do");
     }
     let key_env = args.key_env.or_else(|| state.queued().and_then(|queued| queued.key_env.clone()));
@@ -61,6 +62,11 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     let output = Output::new(args.json);
     if let Output::People(console) = &output {
         console.recall(&place.store.events(&run, 0).await?);
+        if let (None, Some(queued)) = (state.created(), state.queued()) {
+            let source = queued.repository.as_ref().and_then(|_| source_of(Path::new(&queued.root)).ok());
+            let tree = source.and_then(|(source, root)| committed_tree(Some(&root), &source).ok().flatten());
+            console.expect_tree(tree);
+        }
         console.expect_model(&model.base_url, &model.name);
     }
     let approver = approver(args.yes.into(), Preview::new(root, limits));

@@ -5,6 +5,7 @@ use std::path::Path;
 use provost::agent::{Order, source_of};
 use provost::core::budget::{Budget, Price};
 use provost::core::contract::{Contract, Gate, Source};
+use provost::core::event::RunCreated;
 use provost::core::path::RelPath;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
 
@@ -25,7 +26,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);
     if let Output::People(console) = &output {
-        console.expect_tree(committed_tree(&order)?);
+        console.expect_tree(committed_tree(order.repository.as_deref(), &order.source)?);
     }
     let preview = Preview::new(&order.workspace, order.contract.limits);
     let approver = approver(args.order.yes.into(), preview);
@@ -70,16 +71,21 @@ pub(super) fn contract(args: &OrderArgs) -> Result<Contract, Failure> {
 }
 
 /// The tree that the commit has where the workspace lies; `None` where there is nothing to compare with.
-fn committed_tree(order: &Order) -> Result<Option<String>, Failure> {
-    let (Some(root), Some(commit)) = (&order.repository, order.source.commit()) else { return Ok(None) };
+pub(super) fn committed_tree(repository: Option<&Path>, source: &Source) -> Result<Option<String>, Failure> {
+    let (Some(root), Some(commit)) = (repository, source.commit()) else { return Ok(None) };
     let repository = Repository::discover(root).map_err(Failure::usage)?;
-    match repository.commit_entries(commit, order.source.scope()) {
+    match repository.commit_entries(commit, source.scope()) {
         Ok(tree) if repository.format() == ObjectFormat::Sha1 => Ok(Some(tree.tree)),
         // The folder is not in the commit at all: nothing in it is committed.
         Err(GitError::NoFolder { .. }) => Ok(Some(String::new())),
         Ok(_) => Ok(None),
         Err(error) => Err(Failure::usage(error)),
     }
+}
+
+/// The same of a run that exists. Where its repository is gone there is nothing to compare with.
+pub(super) fn committed(created: &RunCreated) -> Option<String> {
+    committed_tree(created.repository.as_deref().map(Path::new), &created.source).ok().flatten()
 }
 
 /// A word that only a shell would understand. Taken as an argument it would make a gate pass that never ran whole.

@@ -11,12 +11,13 @@ use provost::core::text::{Lines, visible};
 use provost::journal::{Holder, Owner, RunRow, Store};
 use serde_json::{Value, json};
 
+use super::answers::Answered;
 use super::held;
-use super::history::row_line;
+use super::history::{row_line, widest};
 use super::setup::Place;
 use crate::args::{Status, Watch};
 use crate::failure::Failure;
-use crate::render::words::{act_title, duration, moment};
+use crate::render::words::{act_title, duration, first_line, moment};
 use crate::render::{JsonLines, say};
 use crate::world::World;
 
@@ -70,12 +71,14 @@ async fn lines(place: &Place, args: &Status) -> Result<Vec<String>, Failure> {
         return Ok(if args.json { vec![glance.json().to_string()] } else { glance.lines(place) });
     }
     let mut lines = Vec::new();
-    for row in place.store.unfinished().await? {
+    let rows = place.store.unfinished().await?;
+    let width = widest(&rows);
+    for row in rows {
         let glance = Glance::of(place, row, &asker).await?;
         if args.json {
             lines.push(glance.json().to_string());
         } else {
-            lines.push(format!("{}{}", row_line(&glance.row, glance.goal.as_deref()), glance.note()));
+            lines.push(format!("{}{}", row_line(&glance.row, width, glance.goal.as_deref()), glance.note()));
         }
     }
     if !args.json {
@@ -91,15 +94,22 @@ fn over(rows: &[RunRow]) -> String {
         *counts.entry(row.stage).or_default() += 1;
     }
     let each: Vec<String> = counts.iter().map(|(stage, count)| format!("{count} {stage}")).collect();
-    if each.is_empty() { "none is over".to_owned() } else { format!("over: {}", each.join(", ")) }
+    format!("over: {}", if each.is_empty() { "none".to_owned() } else { each.join(", ") })
 }
 
+/// Characters of a reason in a list.
+const REASON: usize = 60;
+
 /// How one run stands.
-struct Glance {
+pub(super) struct Glance {
     row: RunRow,
     goal: Option<String>,
     newest: Option<Event>,
     waits: Option<ActDecided>,
+    /// What somebody has said of the act that waits.
+    answered: Option<Answered>,
+    /// Why no worker takes it.
+    reason: Option<String>,
     /// The driver, and whether it lives.
     driver: Option<(Holder, Life)>,
 }
@@ -111,6 +121,12 @@ enum Life {
 }
 
 impl Glance {
+    /// How a run stands now.
+    pub(super) async fn at(place: &Place, run: &RunId) -> Result<Self, Failure> {
+        let asker = Owner::this_process().map_err(Failure::internal)?;
+        Self::of(place, place.store.row(run).await?, &asker).await
+    }
+
     async fn of(place: &Place, row: RunRow, asker: &Owner) -> Result<Self, Failure> {
         let goal = match row.goal {
             Some(goal) => held::text(place, &row.run, goal).await?,
@@ -131,12 +147,18 @@ impl Glance {
             }
             _ => None,
         };
+        let answered = Answered::about(place, &row.run, waits.as_ref().map(|act| act.act)).await?;
+        let reason = match newest.as_ref().map(|event| &event.body) {
+            Some(Body::RunHeld(body)) => held::text(place, &row.run, body.why).await?,
+            Some(Body::ModelFailed(body)) => held::text(place, &row.run, body.message).await?,
+            _ => None,
+        };
         let now_ms = system_clock()();
         let driver = row.holder.clone().map(|holder| {
             let life = if holder.drives(asker, now_ms) { Life::Alive } else { Life::Dead };
             (holder, life)
         });
-        Ok(Self { row, goal, newest, waits, driver })
+        Ok(Self { row, goal, newest, waits, answered, reason, driver })
     }
 
     fn is_driven(&self) -> bool {
@@ -167,12 +189,23 @@ impl Glance {
                 "tool": act.tool,
                 "touches": act.touches,
                 "rule": act.decision.to_string(),
+                "answered": self.answered.as_ref().map(|answered| json!({
+                    "verdict": answered.word(),
+                    "by": answered.by,
+                })),
             })),
+            "reason": self.reason,
         })
     }
 
     /// What a list says behind the goal.
     fn note(&self) -> String {
+        if let Some(answered) = &self.answered {
+            return format!("  (act {} is {})", answered.act, answered.word());
+        }
+        if let Some(reason) = &self.reason {
+            return format!("  ({})", first_line(reason, REASON));
+        }
         match (&self.waits, &self.driver) {
             (Some(act), _) => format!("  (act {})", act.act),
             (None, Some((holder, Life::Alive))) => format!("  (process {})", holder.owner.pid),
@@ -222,12 +255,16 @@ impl Glance {
                 visible(&act.decision.to_string(), Lines::Escape)
             ));
         }
+        if let Some(reason) = &self.reason {
+            out.push(format!("why: {}", first_line(reason, 200)));
+        }
+        out.extend(self.answered.as_ref().map(Answered::line));
         out.extend(self.next(&named));
         out
     }
 
     /// What can be done.
-    fn next(&self, named: &str) -> Option<String> {
+    pub(super) fn next(&self, named: &str) -> Option<String> {
         let act = self.waits.as_ref().map_or("ACT".to_owned(), |act| act.act.to_string());
         let words = match self.row.stage {
             stage if stage.is_over() => return None,
@@ -237,6 +274,9 @@ impl Glance {
             _ if self.is_driven() => format!("`provost attach {named}` follows it"),
             Stage::New => "nothing has happened".to_owned(),
             Stage::Queued => format!("`provost worker` takes it, or `provost resume {named}`"),
+            Stage::WaitingForApproval if self.answered.is_some() => {
+                format!("a worker goes on with it if it was queued, or `provost resume {named}`")
+            }
             Stage::WaitingForApproval => {
                 format!("`provost resume {named} --approve {act}` or `--deny {act}`")
             }
@@ -244,6 +284,12 @@ impl Glance {
                 "look at the workspace, then `provost settle {named} --act {act}` with --happened, --did-not or --again"
             ),
             Stage::Cancelling => format!("`provost cancel {named}` closes it"),
+            Stage::Running => format!(
+                "its driver is gone; a worker goes on with it if it was queued, or `provost resume {named}`"
+            ),
+            Stage::Interrupted | Stage::ProviderFailed => {
+                format!("a worker goes on with it if it was queued, or `provost resume {named}`")
+            }
             _ => format!("`provost resume {named}` goes on with it"),
         };
         Some(format!("next: {words}"))
@@ -270,8 +316,6 @@ async fn decided(place: &Place, row: &RunRow, act: ActId) -> Result<Option<ActDe
 
 /// Prints one run's standing as an object for programs.
 pub(super) async fn say_json(place: &Place, run: &RunId) -> Result<(), Failure> {
-    let asker = Owner::this_process().map_err(Failure::internal)?;
-    let glance = Glance::of(place, place.store.row(run).await?, &asker).await?;
-    JsonLines::say(&glance.json());
+    JsonLines::say(&Glance::at(place, run).await?.json());
     Ok(())
 }

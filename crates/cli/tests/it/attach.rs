@@ -77,14 +77,14 @@ fn an_answer_to_a_parked_run_waits_for_whoever_resumes_it() {
 
     let said = case.attach(&run, &["--approve", "0"]).code(0);
     assert!(said.stdout.contains("act 0 approved; `provost resume"), "{said}");
-    let late = case.attach(&run, &["--deny", "0"]).code(1);
+    let late = case.attach(&run, &["--deny", "0"]).code(7);
     assert!(late.stdout.contains("too late: act 0 was approved by attach before"), "{late}");
     // Also for whoever resumes it.
     let _ = case.env.provost(["resume", &run, "--deny", "0"]).code(2).says("was approved by attach before");
     let _ = case.env.provost(["resume", &run, "--json"]).code(0);
     assert_eq!(approvals(&case.env, &run), [("attach".to_owned(), "approved".to_owned())]);
     assert_eq!(fs::read_to_string(case.repo.path.join("b.txt")).unwrap(), "two\n");
-    let _ = case.attach(&run, &["--approve", "0"]).code(1);
+    let _ = case.attach(&run, &["--approve", "0"]).code(7);
 }
 
 #[test]

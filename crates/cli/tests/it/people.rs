@@ -169,7 +169,7 @@ fn an_act_without_an_end_is_shown_with_what_it_waits_for() {
     let run = case.env.only_run();
     let log = case.env.provost(["log", &run]).code(0);
     let shown = case.env.provost(["show", &run]).code(0);
-    assert!(log.stdout.trim_end().ends_with(" started, not ended"), "{log}");
+    assert!(log.stdout.contains(" started, not ended\nnext: its driver is gone; "), "{log}");
     assert!(shown.stdout.contains("(started, not ended)\n"), "{shown}");
     assert!(shown.stdout.contains("did: 1 step,") && shown.stdout.contains("; 1 act, 0 refused"), "{shown}");
     case.env.assert_no_processes_but(&case.model);

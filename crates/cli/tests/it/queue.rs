@@ -254,7 +254,7 @@ fn a_run_that_is_held_is_left_by_its_driver_and_by_workers_until_somebody_resume
     eventually("the command runs", || case.repo.path.join("begun").exists());
     let said = case.cancel("job-one", &["--resumable"]).code(0).last();
     assert_eq!((&said["state"], &said["done"]), (&json!("held"), &json!(true)));
-    let _ = worker.wait().code(130);
+    let _ = worker.wait().code(5);
     case.env.assert_no_processes_but(&case.model);
     // No worker takes it.
     assert_eq!(case.worker(&[]).code(0).stdout, "");
@@ -265,7 +265,7 @@ fn a_run_that_is_held_is_left_by_its_driver_and_by_workers_until_somebody_resume
     let _ = case.cancel("job-one", &["--resumable"]).code(2).says("was over before: done");
 
     let _ = case.enqueue("Two.", &["--id", "job-two"]).code(0);
-    assert_eq!(case.cancel("job-two", &["--resumable"]).code(0).last()["state"], "withdrawn");
+    assert_eq!(case.cancel("job-two", &["--resumable"]).code(0).last()["state"], "held");
     assert_eq!(case.worker(&[]).code(0).stdout, "");
     let _ = case.env.provost(["resume", "job-two", "--yes", "--json"]).code(0);
 }
@@ -401,9 +401,9 @@ fn what_cannot_begin_is_held_with_its_reason_and_the_queue_goes_on() {
     fs::rename(&gone.path, case.env.at("moved")).unwrap();
     let worked = case.worker(&[]).code(5);
     for (run, state, why) in [
-        ("job-one", "withdrawn", "there is no such folder"),
-        ("job-two", "withdrawn", "no-such-program-here"),
-        ("job-three", "withdrawn", "NO_SUCH_KEY"),
+        ("job-one", "held", "there is no such folder"),
+        ("job-two", "held", "no-such-program-here"),
+        ("job-three", "held", "NO_SUCH_KEY"),
         ("job-four", "done", ""),
     ] {
         assert_eq!(case.state(run), state, "{run}\n{worked}");
