@@ -148,7 +148,8 @@ impl Runtime {
         self.store.create(&run, salt.clone(), (self.clock)()).await?;
         let mut held = self.acquire(&run, &interrupt).await?;
         let recorder = self.recorder(salt, &held);
-        let ending = self.begin(order, ready, recorder, &mut held).await;
+        // On the heap: callers need not hold all of a run's life in their own futures.
+        let ending = Box::pin(self.begin(order, ready, recorder, &mut held)).await;
         held.give_back().await;
         Ok((run, ending?))
     }
@@ -259,7 +260,7 @@ impl Runtime {
             return Ok(Taken::Over(finished));
         }
         let mut held = self.acquire(run, &interrupt).await?;
-        let taken = self.go_on(run, events, answers, &mut held).await;
+        let taken = Box::pin(self.go_on(run, events, answers, &mut held)).await;
         held.give_back().await;
         taken
     }
