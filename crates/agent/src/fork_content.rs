@@ -36,6 +36,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         | Body::ActSettled(_)
         | Body::GateJudged(_)
         | Body::RunCancelled(_)
+        | Body::WorkspaceRestored(_)
         | Body::RunFinished(_) => Vec::new(),
     }
 }

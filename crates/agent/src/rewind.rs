@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use provost_core::act::{Change, FileFact};
-use provost_core::event::{Body, Event, WorkspaceRewound};
+use provost_core::event::{Body, Event, WorkspaceRestored, WorkspaceRewound};
 use provost_core::history;
 use provost_core::id::RunId;
 use provost_core::path::RelPath;
@@ -96,6 +96,9 @@ impl Undo {
     ) -> Result<Rewound, RunError> {
         let mut ready = self.ready(run, held).await?;
         let carried = carry_to_the_end(&ready.workspace, &ready.recorder, &ready.events).await?;
+        if !newest(&ready.events).is_empty() {
+            ready.restored().await?;
+        }
         let changes = ready.plan(target, &[]).await?;
         let others = ready.changed_since(target, &[])?;
         if !changes.is_empty() {
@@ -104,6 +107,7 @@ impl Undo {
             // Only behind this line is a file touched.
             ready.recorder.commit().await?;
             carry_out(&ready.workspace, &ready.recorder, &changes).await?;
+            ready.restored().await?;
         }
         Ok(Rewound { changes, carried, others })
     }
@@ -124,6 +128,12 @@ impl Undo {
 }
 
 impl Ready {
+    /// Puts it on record that all is put back: without that, the next would put back again what somebody changes now.
+    async fn restored(&mut self) -> Result<(), RunError> {
+        self.recorder.record(Body::WorkspaceRestored(WorkspaceRestored {}))?;
+        self.recorder.commit().await
+    }
+
     /// What is to be put back. Refused where it cannot be carried to its end.
     async fn plan(&self, target: &Target, carried: &[Change]) -> Result<Vec<Change>, RunError> {
         let state = self.recorder.state();
@@ -332,11 +342,11 @@ pub(crate) fn stands(
     }
 }
 
-/// What the newest rewind puts back, if it may have been interrupted. Once a driver has taken the run up, it was carried to
-/// its end, and what is otherwise since then is somebody's doing.
+/// What the newest rewind puts back, if it was interrupted. Once it has come to its end, what is otherwise since then is
+/// somebody's doing.
 fn newest(events: &[Event]) -> &[Change] {
     let newest = events.iter().rev().find_map(|event| match &event.body {
-        Body::DriverAttached(_) => Some([].as_slice()),
+        Body::DriverAttached(_) | Body::WorkspaceRestored(_) => Some([].as_slice()),
         Body::WorkspaceRewound(rewound) => Some(rewound.changes.as_slice()),
         _ => None,
     });
@@ -360,9 +370,10 @@ pub(crate) async fn carry_to_the_end(
     recorder: &Recorder,
     events: &[Event],
 ) -> Result<Vec<Change>, RunError> {
+    // It may have been interrupted between a file and the folder that it left empty, where another file is to stand.
+    workspace.remove_empty_above(gone(newest(events)));
     let left = unfinished(workspace, recorder.salt(), events)?;
     carry_out(workspace, recorder, &left).await?;
-    // It may also have been interrupted between a file and the folder that it left empty.
     workspace.remove_empty_above(gone(newest(events)));
     Ok(left)
 }

@@ -58,7 +58,7 @@ pub enum Left {
     Dropped,
     /// It is held, for this reason.
     Held(String),
-    /// It waits for its folder, in which another run works. Said once of each run.
+    /// Another run works in its folder, or another driver has it by now. It is not left for good.
     Waits(RunError),
     /// It could not be driven. It stays as it is, and this worker does not try again.
     Failed(RunError),
@@ -88,7 +88,14 @@ pub struct Worker<'a> {
 #[derive(Debug, Clone, Copy)]
 enum Later {
     Never,
-    At { when: Instant, waited: Duration },
+    At {
+        when: Instant,
+        waited: Duration,
+    },
+    /// When another run has its folder no more.
+    Folder {
+        when: Instant,
+    },
 }
 
 impl<'a> Worker<'a> {
@@ -108,7 +115,7 @@ impl<'a> Worker<'a> {
             if self.take_one().await? == Took::One {
                 continue;
             }
-            if until == Until::Empty {
+            if until == Until::Empty && !self.waits_for_a_folder().await? {
                 return Ok(());
             }
             tokio::select! {
@@ -117,6 +124,12 @@ impl<'a> Worker<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a run is left that only waits for its folder, in which another works.
+    async fn waits_for_a_folder(&self) -> Result<bool, RunError> {
+        let waits = |row: &RunRow| matches!(self.later.get(&row.run), Some(Later::Folder { .. }));
+        Ok(self.store.unfinished().await?.iter().any(waits))
     }
 
     async fn take_one(&mut self) -> Result<Took, RunError> {
@@ -136,7 +149,7 @@ impl<'a> Worker<'a> {
     async fn is_due(&self, row: &RunRow) -> Result<Option<Vec<Event>>, RunError> {
         let waits = match self.later.get(&row.run) {
             Some(Later::Never) => true,
-            Some(Later::At { when, .. }) => Instant::now() < *when,
+            Some(Later::At { when, .. } | Later::Folder { when }) => Instant::now() < *when,
             None => false,
         };
         let driven = row.holder.as_ref().is_some_and(|holder| holder.drives(&self.me, (self.clock)()));
@@ -206,14 +219,13 @@ impl<'a> Worker<'a> {
                 }
             }
             // Another worker was quicker.
-            Err(RunError::Store(StoreError::Conflict { .. } | StoreError::Fenced { .. })) => {
-                return Ok(Took::None);
-            }
+            Err(RunError::Store(StoreError::Conflict { .. })) => return Ok(Took::None),
+            // It stood still for longer than its lease lasted, and another took the run.
+            Err(error @ RunError::Store(StoreError::Fenced { .. })) => Left::Waits(error),
             Err(RunError::Dropped { .. }) => Left::Dropped,
             Err(error @ RunError::Occupied(_)) => {
-                let waited = Duration::ZERO;
                 let when = Instant::now() + LOOK * 4;
-                if self.later.insert(run.clone(), Later::At { when, waited }).is_some() {
+                if self.later.insert(run.clone(), Later::Folder { when }).is_some() {
                     return Ok(Took::None);
                 }
                 Left::Waits(error)
@@ -237,7 +249,7 @@ impl<'a> Worker<'a> {
         let lasting = state.unanswered().is_some_and(|class| LASTING.contains(&class));
         let later = match self.later.get(run) {
             _ if lasting => Later::Never,
-            Some(Later::At { waited, .. }) if !waited.is_zero() => {
+            Some(Later::At { waited, .. }) => {
                 let waited = (*waited * 2).min(LONGEST_RETRY);
                 Later::At { when: Instant::now() + waited, waited }
             }

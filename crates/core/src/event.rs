@@ -100,6 +100,9 @@ pub enum Body {
     /// A person had files put back to what they were.
     #[serde(rename = "workspace.rewound")]
     WorkspaceRewound(WorkspaceRewound),
+    /// The files stand as the rewind before it has them.
+    #[serde(rename = "workspace.restored")]
+    WorkspaceRestored(WorkspaceRestored),
     /// The runtime said something to the model.
     #[serde(rename = "note")]
     Note(Note),
@@ -138,6 +141,7 @@ impl Body {
             Self::ActFinished(_) => "act.finished",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::WorkspaceRewound(_) => "workspace.rewound",
+            Self::WorkspaceRestored(_) => "workspace.restored",
             Self::Note(_) => "note",
             Self::Submitted(_) => "run.submitted",
             Self::GateJudged(_) => "gate.judged",
@@ -465,6 +469,11 @@ pub struct WorkspaceRewound {
     pub by: String,
 }
 
+/// A rewind came to its end: what is otherwise from here on is somebody's doing, and not what it had yet to put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkspaceRestored {}
+
 /// Why the runtime spoke to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -580,7 +589,7 @@ pub enum BadEvent {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 20] = [
+pub const KINDS: [&str; 21] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -595,6 +604,7 @@ pub const KINDS: [&str; 20] = [
     "act.finished",
     "workspace.drifted",
     "workspace.rewound",
+    "workspace.restored",
     "note",
     "run.submitted",
     "gate.judged",

@@ -184,7 +184,12 @@ impl Driver<'_> {
     /// Takes the answers that came by letter while nobody drove the run. Of what does not wait any more they are thrown
     /// away: their authors find in the journal who was first.
     pub(crate) async fn take_letters(&mut self) -> Result<(), RunError> {
-        let waiting: Vec<ActId> = self.recorder.state().waiting_acts().collect();
+        let state = self.recorder.state();
+        // Of a run that is cancelled no act waits any more.
+        let waiting: Vec<ActId> = match state.cancelled() {
+            Some(_) => Vec::new(),
+            None => state.waiting_acts().collect(),
+        };
         for (act, verdict, by) in self.mail.verdicts() {
             if waiting.contains(&act) {
                 self.take_letter(act, verdict, &by).await?;

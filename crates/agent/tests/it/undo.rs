@@ -313,3 +313,42 @@ async fn the_model_is_told_once_and_its_word_that_it_is_done_is_asked_for_anew()
     let notes = bodies.iter().filter(|body| matches!(body, Body::Note(note) if note.why == NoteWhy::Rewound));
     assert_eq!(notes.count(), 1);
 }
+
+/// A folder that died empty, where a file is to stand, is in nobody's way.
+#[tokio::test]
+async fn i4_a_rewind_that_died_between_a_file_and_its_folder_is_carried_to_its_end() {
+    for resumed in [true, false] {
+        let (bench, run) = waiting().await;
+        assert!(dying(&bench, When::BehindIt).rewind(&run, &Target::default(), "test").await.is_err());
+        std::fs::remove_file(bench.path("swap/in")).unwrap();
+        if resumed {
+            let runtime = bench.runtime(script().split_off(2));
+            assert_eq!(runtime.resume(&run, &[], Interrupt::new().unwrap()).await.unwrap().exit_code(), 5);
+        } else {
+            Undo::new(bench.store.clone()).rewind(&run, &Target::default(), "test").await.unwrap();
+        }
+        assert_eq!(look(&bench), start());
+    }
+}
+
+/// A rewind that came to its end is over: who takes up again what it put back has done that themselves.
+#[tokio::test]
+async fn what_somebody_does_after_a_rewind_is_theirs_even_where_it_is_what_the_run_had_done() {
+    for resumed in [true, false] {
+        let (bench, run) = waiting().await;
+        let undo = Undo::new(bench.store.clone());
+        undo.rewind(&run, &Target::default(), "test").await.unwrap();
+        std::fs::write(bench.path("a.txt"), "two\n").unwrap();
+        std::fs::remove_file(bench.path("gone.txt")).unwrap();
+        if resumed {
+            let mut runtime = bench.runtime(script().split_off(2));
+            runtime.approver = Arc::new(provost_agent::Always::APPROVE);
+            assert_eq!(runtime.resume(&run, &[], Interrupt::new().unwrap()).await.unwrap().exit_code(), 0);
+            assert_eq!(drifts(&bench, &run).await, 1);
+        } else {
+            let again = undo.rewind(&run, &Target::default(), "test").await.unwrap();
+            assert_eq!((again.changes, again.carried, again.others.len()), (vec![], vec![], 2));
+        }
+        assert_eq!((bench.read("a.txt").as_str(), bench.path("gone.txt").exists()), ("two\n", false));
+    }
+}

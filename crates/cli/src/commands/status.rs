@@ -21,6 +21,9 @@ use crate::render::words::{act_title, duration, first_line, moment};
 use crate::render::{JsonLines, say};
 use crate::world::World;
 
+/// How often a watch looks at most.
+const SHORTEST: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Events that are read at a time, from the end on, for the act that waits.
 const TAIL: u64 = 32;
 /// Events that are read at most. The act that waits is among the last of a run.
@@ -37,7 +40,7 @@ pub(crate) async fn status(world: &World, args: Status) -> Result<u8, Failure> {
 pub(crate) async fn watch(world: &World, args: Watch) -> Result<u8, Failure> {
     let place = Place::existing(world, args.status.store.store.as_deref())?;
     let mut shown = Vec::new();
-    let mut ticks = tokio::time::interval(args.every);
+    let mut ticks = tokio::time::interval(args.every.max(SHORTEST));
     loop {
         ticks.tick().await;
         let lines = lines(&place, &args.status).await?;

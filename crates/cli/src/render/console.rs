@@ -138,7 +138,7 @@ impl Console {
                     }
                 }
             }
-            Body::DriverDetached(_) | Body::RunFinished(_) => {}
+            Body::DriverDetached(_) | Body::RunFinished(_) | Body::WorkspaceRestored(_) => {}
             Body::ModelAnswered(answered) => {
                 if let Some(text) = text_of(&answered.answer, words) {
                     self.words(text.trim());

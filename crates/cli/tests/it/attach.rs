@@ -153,3 +153,17 @@ fn whoever_follows_a_run_sees_all_of_it_and_its_end() {
     assert_eq!(json.pop().unwrap()["state"], "done");
     assert_eq!(json, case.env.journal(&run), "every event once, in its order");
 }
+
+/// An answer that nobody has acted on is none any more once the run is cancelled, and is in nobody's way.
+#[test]
+fn a_run_with_an_answer_that_waits_can_be_cancelled() {
+    for word in ["--approve", "--deny"] {
+        let case = Case::new([write("b.txt", "two\n")]);
+        let run = case.parked();
+        let _ = case.attach(&run, &[word, "0"]).code(0);
+        let _ = case.env.provost(["cancel", &run]).code(0);
+        assert_eq!(case.env.show(&run)["state"], "cancelled");
+        assert!(approvals(&case.env, &run).is_empty());
+        let _ = case.env.provost(["resume", &run]).code(10);
+    }
+}

@@ -103,10 +103,15 @@ fn what_is_queued_is_driven_in_its_order_and_proved() {
     let worked = case.worker(&["--export", &bundles]).code(0);
     let said: Vec<(String, String)> =
         worked.json().iter().map(|line| (text(&line["run"]), text(&line["kind"]))).collect();
-    let expected = ["first-one", "an-earlier-name"]
-        .into_iter()
-        .flat_map(|run| ["taken", "exported", "done"].map(|kind| (run.to_owned(), kind.to_owned())));
-    assert_eq!(said, expected.collect::<Vec<_>>());
+    let of = |run: &str, kinds: &[&str]| {
+        kinds.iter().map(|kind| (run.to_owned(), (*kind).to_owned())).collect::<Vec<_>>()
+    };
+    // The second begins with what the first left, which is not committed.
+    let expected = [
+        of("first-one", &["taken", "exported", "done"]),
+        of("an-earlier-name", &["note", "taken", "exported", "done"]),
+    ];
+    assert_eq!(said, expected.concat());
 
     let journal = case.env.journal("first-one");
     assert_eq!(journal[0]["kind"], "run.queued");
@@ -424,4 +429,29 @@ fn a_run_that_was_not_queued_is_left_to_its_person() {
     assert_eq!(case.worker(&[]).code(0).stdout, "");
     assert_eq!(case.state(&run), "waiting_for_approval");
     let _ = case.env.provost(["resume", &run, "--yes"]).code(0);
+}
+
+/// Runs in one folder go one after the other, and that one waits is no failure.
+#[test]
+fn runs_in_one_folder_wait_for_each_other() {
+    let case = Case::new([sh("echo x >> count.txt; sleep 0.3")]);
+    for n in 0..3 {
+        let _ = case.enqueue("Do it.", &["--id", &format!("job-{n}")]).code(0);
+    }
+    let workers: Vec<Running> =
+        (0..2).map(|_| case.env.start(["worker", "--until-empty", "--jobs", "2", "--json"])).collect();
+    for worker in workers {
+        let _ = worker.wait().code(0);
+    }
+    for n in 0..3 {
+        assert_eq!(case.state(&format!("job-{n}")), "done");
+    }
+    assert_eq!(fs::read_to_string(case.repo.path.join("count.txt")).unwrap(), "x\nx\nx\n");
+}
+
+#[test]
+fn a_watch_that_is_to_look_all_the_time_looks_often() {
+    let case = Case::new([]);
+    let run = case.env.run(&case.repo.path, &case.model, &[]).code(0).run();
+    let _ = case.env.provost(["watch", &run, "--every", "0s"]).code(0);
 }

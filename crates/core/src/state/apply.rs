@@ -81,7 +81,11 @@ impl RunState {
         }
         let of_others = matches!(
             event.body,
-            Body::DriverAttached(_) | Body::RunHeld(_) | Body::RunCancelled(_) | Body::WorkspaceRewound(_)
+            Body::DriverAttached(_)
+                | Body::RunHeld(_)
+                | Body::RunCancelled(_)
+                | Body::WorkspaceRewound(_)
+                | Body::WorkspaceRestored(_)
         );
         if driven == Driven::Yes && !of_others {
             let spent = event.at_ms.saturating_sub(self.last_at_ms);
@@ -96,6 +100,11 @@ impl RunState {
             // Also where nobody drives it, and after its end.
             must(self.created.is_some(), "the run does not exist yet")?;
             return self.workspace_rewound(&body.changes);
+        }
+        if let Body::WorkspaceRestored(_) = &event.body {
+            must(self.rewinding, "no files are being put back")?;
+            self.rewinding = false;
+            return Ok(());
         }
         must(!self.stage.is_over(), "the run is over")?;
         let stage = if let Some(by) = Move::of(&event.body) {
@@ -130,7 +139,7 @@ impl RunState {
     fn fold_kind(&mut self, body: &Body) -> Checked {
         match body {
             // Folded before, wherever the run stands.
-            Body::WorkspaceRewound(_) => Ok(()),
+            Body::WorkspaceRewound(_) | Body::WorkspaceRestored(_) => Ok(()),
             Body::RunQueued(body) => self.run_queued(body),
             Body::RunCreated(body) => self.run_created(body),
             Body::DriverAttached(body) => self.driver_attached(body),
@@ -192,6 +201,8 @@ impl RunState {
         must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
+        // Whoever takes a run up carries a rewind to its end first.
+        self.rewinding = false;
         self.generation = body.generation;
         self.rung = body.containment.rung;
         self.containment = Some(body.containment.clone());

@@ -137,6 +137,8 @@ pub struct RunState {
     cancelled: Option<RunCancelled>,
     /// Drivers in a row that died and left no answer of the model behind.
     deaths: u32,
+    /// Files are being put back, and not all may be.
+    rewinding: bool,
     rung: Rung,
     containment: Option<Receipt>,
     /// The weakest rung that any command had.
@@ -188,6 +190,7 @@ impl RunState {
             held: None,
             cancelled: None,
             deaths: 0,
+            rewinding: false,
             rung: Rung::R0,
             containment: None,
             weakest: None,

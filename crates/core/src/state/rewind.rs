@@ -50,6 +50,7 @@ impl RunState {
         for change in changes {
             self.files.insert(change.path.clone(), change.after.clone());
         }
+        self.rewinding = true;
         // After the end it is history only: what the run came to stays as it was.
         if self.finished.is_none() {
             self.went_back(changes);

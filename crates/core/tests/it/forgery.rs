@@ -72,7 +72,7 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunCreated(_) => true,
         // A run can be made without a queue.
         Body::RunQueued(_) => matches!(after.first().map(|event| &event.body), Some(Body::RunHeld(_))),
-        Body::RunHeld(_) => false,
+        Body::RunHeld(_) | Body::WorkspaceRestored(_) => false,
         // The end that it gives to the run is no other's.
         Body::RunCancelled(_) => after.iter().any(|event| matches!(event.body, Body::RunFinished(_))),
         Body::ModelAnswered(_)

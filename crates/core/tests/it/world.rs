@@ -19,7 +19,7 @@ use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed, Note,
     Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted,
-    Verdict, WorkspaceDrifted, WorkspaceRewound,
+    Verdict, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -405,6 +405,9 @@ impl World {
             write(&mut self.files, change);
         }
         self.append(Body::WorkspaceRewound(WorkspaceRewound { changes, by: "world".to_owned() }));
+        if self.choices.once_in(2) {
+            self.append(Body::WorkspaceRestored(WorkspaceRestored {}));
+        }
         true
     }
 
