@@ -129,7 +129,7 @@ pub(super) fn events(
 ) -> Result<Vec<Event>, Failure> {
     let found = stored(conn, path, run)?;
     lines(conn, path, &found, from_seq, |json, place| {
-        if let Some(event) = chain::unseal(&json)
+        if let Some(event) = chain::unseal_own(&json)
             && event.stream == *run
             && event.seq == place
         {
