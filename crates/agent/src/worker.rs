@@ -146,7 +146,7 @@ impl<'a> Worker<'a> {
     }
 
     /// The journal of a run that is a worker's to take now. Whether it still is when it holds the lease, it sees then.
-    async fn is_due(&self, row: &RunRow) -> Result<Option<Vec<Event>>, RunError> {
+    async fn is_due(&mut self, row: &RunRow) -> Result<Option<Vec<Event>>, RunError> {
         let waits = match self.later.get(&row.run) {
             Some(Later::Never) => true,
             Some(Later::At { when, .. } | Later::Folder { when }) => Instant::now() < *when,
@@ -168,8 +168,12 @@ impl<'a> Worker<'a> {
             return Ok(None);
         }
         let events = self.store.events(&row.run, 0).await?;
-        // Runs that were not queued are their people's.
-        Ok(fold(&row.run, &events)?.queued().is_some().then_some(events))
+        if fold(&row.run, &events)?.queued().is_some() {
+            return Ok(Some(events));
+        }
+        // One that was not queued is somebody's own, now and later: its journal need not be read again.
+        self.later.insert(row.run.clone(), Later::Never);
+        Ok(None)
     }
 
     async fn is_answered(&self, run: &RunId) -> Result<bool, RunError> {
