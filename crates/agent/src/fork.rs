@@ -4,7 +4,7 @@
 //! Files come first and the journal last, in one append: until that, there is no fork.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft, DriverDetached, Event, RunCreated};
@@ -22,9 +22,8 @@ use provost_journal::{Blob, Head, Lease, StoreError};
 use crate::error::RunError;
 use crate::files::base_files;
 use crate::fork_content::{copy, named_by};
-use crate::fork_files::{Tree, failed, write_around};
+use crate::fork_files::{Made, Tree, failed, refused, write_around};
 use crate::lease::Held;
-use crate::removal::remove_at;
 use crate::rewind::no_step;
 use crate::runtime::random;
 use crate::undo::{Undo, fold};
@@ -101,45 +100,45 @@ impl Undo {
             Some(id) => id.clone(),
             None => RunId::from_parts((self.clock)(), random()?),
         };
-        match self.store.head(&run).await {
-            Err(StoreError::NoSuchRun { .. }) => {}
-            Ok(_) => return Err(StoreError::Exists { run }.into()),
-            Err(error) => return Err(error.into()),
-        }
-        let to = std::path::absolute(&order.to).map_err(|error| failed(&order.to, &error))?;
-        check_folder(&to, Path::new(&parent.created.root))?;
+        self.check_free(&run, &parent).await?;
+        let to = real_place(&order.to)?;
+        let repository = repository_of(&parent, order.place)?;
+        check_outside(&to, &parent.created, repository.as_ref())?;
 
-        // Where the repository is gone, the journal may still have all that is needed.
-        let repository =
-            parent.created.repository.as_deref().map(|path| Repository::discover(Path::new(path)));
-        let repository = match (repository, order.place) {
-            (None, _) | (Some(Err(_)), ForkPlace::Folder) => None,
-            (Some(Ok(repository)), _) => Some(repository),
-            (Some(Err(error)), ForkPlace::Worktree) => {
-                return Err(RunError::Undo(format!("{error}; --no-worktree makes a plain folder")));
-            }
-        };
         let root = Path::new(&parent.created.root);
         let mut tree = Tree::new(self.store.as_ref(), &parent.run, &parent.salt, repository.as_ref(), root);
         let manifest = self.blob(&parent, parent.created.manifest).await?;
         tree.find(base_files(&manifest)?, &parent.events, parent.count)?;
 
-        let made = async {
-            let place = make_place(&parent, repository.as_ref(), order.place, &to)?;
-            tree.write(&place.root).await?;
-            let root = place.root.canonicalize().map_err(|error| failed(&place.root, &error))?;
-            let place = Place { root, ..place };
+        let mut made = Made::default();
+        let place = async {
+            let place = make_place(&parent, repository.as_ref(), order.place, &to, &mut made)?;
+            tree.write(&place.root, &mut made).await?;
             self.write_journal(&parent, &run, &place).await?;
             Ok(place)
         };
-        match made.await {
+        match place.await {
             Ok(place) => Ok(Forked { run, root: place.root, files: tree.len(), place: place.kind }),
             Err(error) => {
                 // What is half made is of no use, and in the way of another try.
-                let _ = remove_at(&to);
-                let _ = repository.as_ref().map(Repository::prune_worktrees);
+                made.remove();
                 Err(error)
             }
+        }
+    }
+
+    /// Whether the fork can have this name: it is free, or was taken by a fork that died before it had an event.
+    async fn check_free(&self, run: &RunId, parent: &Parent) -> Result<(), RunError> {
+        match self.store.head(run).await {
+            Err(StoreError::NoSuchRun { .. }) => return Ok(()),
+            Ok(head) if head == Head::empty() => {}
+            Ok(_) => return Err(StoreError::Exists { run: run.clone() }.into()),
+            Err(error) => return Err(error.into()),
+        }
+        // The digests in the parent's events are made with its salt.
+        match self.store.salt(run).await? {
+            Some(salt) if salt == parent.salt => Ok(()),
+            _ => Err(reserved(run)),
         }
     }
 
@@ -161,11 +160,26 @@ impl Undo {
         let state = RunState::fold(parent.run.clone(), taken)
             .map_err(|violation| RunError::Unsound { run: parent.run.to_string(), violation })?;
         // Drivers of the parent's stand in the fork's journal, and its own must be newer.
-        self.store.create_after(run, parent.salt.clone(), state.generation(), (self.clock)()).await?;
+        let made =
+            self.store.create_after(run, parent.salt.clone(), state.generation(), (self.clock)()).await;
+        match made {
+            Ok(()) => {}
+            Err(StoreError::Exists { .. }) => self.check_free(run, parent).await?,
+            Err(error) => return Err(error.into()),
+        }
         let held = Held::briefly(self.store.clone(), run, self.clock.clone()).await?;
-        let written = self.append(parent, &state, place, &held.lease).await;
+        let written = if held.lease.generation > state.generation() {
+            self.append(parent, &state, place, &held.lease).await
+        } else {
+            // The fork that died was to begin at an earlier step.
+            Err(reserved(run))
+        };
         held.give_back().await;
-        written
+        match written {
+            // Another fork of that name came first.
+            Err(RunError::Store(StoreError::StaleHead { run, .. })) => Err(StoreError::Exists { run }.into()),
+            other => other,
+        }
     }
 
     async fn append(
@@ -250,38 +264,80 @@ fn cut(run: &RunId, events: &[Event], step: u32) -> Result<usize, RunError> {
     })
 }
 
-fn check_folder(to: &Path, workspace: &Path) -> Result<(), RunError> {
-    let refuse = |why: &str| Err(RunError::Undo(format!("`{}` {why}", to.display())));
-    let real = to.ancestors().find_map(|above| above.canonicalize().ok());
-    let within = workspace.canonicalize().is_ok_and(|root| real.is_some_and(|real| real.starts_with(root)));
-    if within {
-        return refuse("lies in the workspace of the run that is forked: choose a folder outside of it");
-    }
-    match std::fs::read_dir(to).map(|mut entries| entries.next().is_some()) {
-        Ok(true) => refuse("is not empty: choose a new folder"),
-        Ok(false) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(failed(to, &error)),
+fn reserved(run: &RunId) -> RunError {
+    RunError::Undo(format!(
+        "`{run}` is in the store without an event, and not for this fork: choose another --id, or remove it with \
+         `provost store delete {run}`"
+    ))
+}
+
+/// The repository that a fork needs. Where it is gone, the journal may still have all that is needed.
+fn repository_of(parent: &Parent, kind: ForkPlace) -> Result<Option<Repository>, RunError> {
+    let Some(path) = &parent.created.repository else { return Ok(None) };
+    match (Repository::discover(Path::new(path)), kind) {
+        (Ok(repository), _) => Ok(Some(repository)),
+        (Err(_), ForkPlace::Folder) => Ok(None),
+        (Err(error), ForkPlace::Worktree) => {
+            Err(RunError::Undo(format!("{error}; --no-worktree makes a plain folder")))
+        }
     }
 }
 
-fn make_place(
+/// Where `to` really is, whether or not it is there yet. No link at its place is followed: it is somebody's.
+fn real_place(to: &Path) -> Result<PathBuf, RunError> {
+    let whole = std::path::absolute(to).map_err(|error| failed(to, &error))?;
+    // A slash at the end would follow a link.
+    let whole: PathBuf = whole.components().collect();
+    if whole.is_symlink() {
+        return Err(refused(to, "is a symbolic link: name the folder itself, or a new one"));
+    }
+    let there = whole.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+    let (above, mut place) = there.ok_or_else(|| refused(to, "cannot be reached: choose another folder"))?;
+    let missing = whole.strip_prefix(above).unwrap_or(Path::new(""));
+    if missing.components().any(|part| part == Component::ParentDir) {
+        return Err(refused(to, "has `..` after a folder that is not there: name the folder without it"));
+    }
+    place.extend(missing);
+    Ok(place)
+}
+
+/// A fork lies in nothing that is its parent's: not in the files that the parent's driver watches, nor in what git reads.
+fn check_outside(to: &Path, created: &RunCreated, repository: Option<&Repository>) -> Result<(), RunError> {
+    let within = |folder: &Path| folder.canonicalize().is_ok_and(|real| to.starts_with(real));
+    if within(Path::new(&created.root)) {
+        return Err(refused(
+            to,
+            "lies in the workspace of the run that is forked: choose a folder outside of it",
+        ));
+    }
+    let named = created.repository.iter().map(PathBuf::from);
+    let found = repository.map(Repository::folders).transpose()?;
+    if named.chain(found.into_iter().flatten()).any(|folder| within(&folder)) {
+        return Err(refused(
+            to,
+            "lies in the repository of the run that is forked: choose a folder outside of it",
+        ));
+    }
+    Ok(())
+}
+
+fn make_place<'a>(
     parent: &Parent,
-    repository: Option<&Repository>,
+    repository: Option<&'a Repository>,
     kind: ForkPlace,
     to: &Path,
+    made: &mut Made<'a>,
 ) -> Result<Place, RunError> {
+    made.claim(to)?;
     let source = &parent.created.source;
     let (Some(repository), Some(commit), ForkPlace::Worktree) = (repository, source.commit(), kind) else {
         let repository = parent.created.repository.as_ref().map(PathBuf::from);
         return Ok(Place { kind: ForkPlace::Folder, root: to.to_owned(), repository });
     };
-    if let Some(above) = to.parent() {
-        std::fs::create_dir_all(above).map_err(|error| failed(above, &error))?;
-    }
-    let made = repository.add_worktree(to, commit)?;
-    write_around(&made, commit, source.scope(), to)?;
+    let tree = repository.add_worktree(to, commit)?;
+    made.worktree(repository, to);
+    write_around(&tree, commit, source.scope(), to, made)?;
     let scope: &RelPath = source.scope();
     let root = if scope.is_root() { to.to_owned() } else { to.join(scope.to_os()) };
-    Ok(Place { kind: ForkPlace::Worktree, root, repository: Some(made.root().to_owned()) })
+    Ok(Place { kind: ForkPlace::Worktree, root, repository: Some(tree.root().to_owned()) })
 }

@@ -29,4 +29,5 @@ mod queue;
 mod retention;
 mod terminal;
 mod undo;
+mod undo_fork;
 mod verdict;
