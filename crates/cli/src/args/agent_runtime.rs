@@ -93,6 +93,8 @@ What is otherwise than it was:
 - `run` again: a task that is over prints its result again, one that was interrupted goes on
   where it stopped (with the same variables), one whose program that decides failed is tried
   again, a cancelled one is an error.
+- Where nobody can tell whether a command ran to its end (the machine went down under it), the
+  task waits (5). Look, and run it again with PROVOST_SETTLE=happened, did-not or again.
 - In `status`, what nobody drives and can be run again is Queued; a task of which the deciding
   program failed is Failed, and can be run again too.
 - Programs run contained and without network, with an environment of their own; what they change

@@ -444,6 +444,23 @@ fn a_worker_that_is_told_to_stop_leaves_nobody_behind() {
     let _ = case.run("a", &[]).code(0);
 }
 
+/// A command whose record is lost with the machine: the task waits until a person says what became of it.
+#[test]
+fn a_command_that_nobody_can_tell_about_is_settled_by_a_person() {
+    let case = Case::new(&[replace("one", "two"), tool("sh", &["-c", "touch begun; sleep 300"])]);
+    let worker = case.start("a");
+    eventually("the command runs", || case.at("ws/begun").exists());
+    let _ = worker.kill();
+    case.env.assert_no_processes();
+    fs::remove_dir_all(case.at("data/provost.spool")).unwrap();
+    case.decides(&[finished()]);
+    let _ = case.run("a", &[]).code(5).says("with PROVOST_SETTLE=happened, did-not or again");
+    let _ = case.run("a", &[("PROVOST_SETTLE", "perhaps")]).code(2).says("PROVOST_SETTLE is `perhaps`");
+    let _ = case.run("a", &[("PROVOST_SETTLE", "happened")]).code(0);
+    let log = case.env.provost(["log", &case.newest_run(), "--json", "--store", "data/provost.db"]).code(0);
+    assert!(log.stdout.contains("act.settled"), "{log}");
+}
+
 /// A5, A6.
 #[test]
 fn a_task_that_runs_is_left_alone_until_it_is_cancelled() {

@@ -10,6 +10,7 @@ use provost::model::agent_runtime::shapes::{self, Completed, Failed, FailureKind
 use super::super::held;
 use super::super::setup::Place;
 use super::account::{Account, Differs};
+use super::run::SETTLE;
 use crate::failure::Failure;
 use crate::render::put;
 
@@ -119,7 +120,14 @@ async fn failure(place: &Place, run: &RunId, account: &Account) -> Result<(Failu
             let failure = Failure::coded(code, "interrupted");
             (FailureKind::Interrupted, failure.hint("the same command goes on with it"))
         }
-        Pause::Approval | Pause::Indeterminate => {
+        Pause::Indeterminate => {
+            let failure = Failure::coded(code, "nobody can tell whether its last command ran to its end");
+            let hint = format!(
+                "look at the workspace, then give the same command again with {SETTLE}=happened, did-not or again"
+            );
+            (FailureKind::Other, failure.hint(hint))
+        }
+        Pause::Approval => {
             (FailureKind::Other, Failure::coded(code, format!("it waits for a person ({})", left.why.word())))
         }
     })

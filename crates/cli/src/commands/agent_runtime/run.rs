@@ -21,12 +21,16 @@ use crate::world::World;
 /// Attempts at one decision: each may take as long as AGENT_TIMEOUT_SECS says.
 const ATTEMPTS: u32 = 3;
 
+/// The variable that says what became of a command of which nobody can tell.
+pub(super) const SETTLE: &str = "PROVOST_SETTLE";
+
 pub(super) async fn run(world: &World, dir: &Path, id: &str, workspace: &Path) -> Result<u8, Failure> {
     let run = name::of(id)?;
     let settings = environment::read(world.variables()).map_err(Failure::usage)?;
     for name in &settings.unknown {
         eprintln!("warning: {name} means nothing here");
     }
+    let settle = settlement(world)?;
     let workspace = folder(workspace)?;
     keep_outside("the folder of the tasks", dir, &workspace)?;
     let chosen = Chosen::find(world, &settings, &workspace)?;
@@ -51,7 +55,7 @@ pub(super) async fn run(world: &World, dir: &Path, id: &str, workspace: &Path) -
         let mut runtime = Runtime::new(place.store.clone(), place.spool.clone(), provider, chosen.fact());
         runtime.host = host(world);
         runtime.retry = RetryPolicy { attempts: ATTEMPTS, ..RetryPolicy::default() };
-        let driven = drive(&runtime, &run, interrupt()?).await;
+        let driven = drive(&runtime, &run, settle, interrupt()?).await;
         drop(folder);
         let over = place.store.row(&run).await?.stage.is_over();
         if let Err(failure) = driven
@@ -99,17 +103,28 @@ fn check_log(tasks: &Tasks, dir: &Path, id: &str) -> Result<(), Failure> {
     }
 }
 
-/// Drives it until it is over or pauses. A command whose end nobody saw (the machine went down under it) is taken as one
-/// that ran and whose output is lost: whoever says `run` again wants it to go on.
-async fn drive(runtime: &Runtime, run: &RunId, interrupt: Interrupt) -> Result<(), Failure> {
-    let mut answers = Vec::new();
-    loop {
-        let act = match runtime.resume(run, &answers, interrupt.clone()).await? {
-            Ending::Paused(left) if left.why == Pause::Indeterminate => left.act,
-            _ => None,
-        };
-        let Some(act) = act.filter(|_| !interrupt.is_requested()) else { return Ok(()) };
-        eprintln!("note: how act {act} ended is not known; it goes on as if it had run");
-        answers = vec![Answer { act, says: Says::Settled(Settlement::Happened) }];
+/// Drives it until it is over or pauses. What became of a command whose end nobody saw (the machine went down under it) a
+/// person says, by [`SETTLE`].
+async fn drive(
+    runtime: &Runtime,
+    run: &RunId,
+    settle: Option<Settlement>,
+    interrupt: Interrupt,
+) -> Result<(), Failure> {
+    let left = runtime.resume(run, &[], interrupt.clone()).await?;
+    let Ending::Paused(left) = left else { return Ok(()) };
+    if let (Pause::Indeterminate, Some(act), Some(how)) = (left.why, left.act, settle) {
+        runtime.resume(run, &[Answer { act, says: Says::Settled(how) }], interrupt).await?;
+    }
+    Ok(())
+}
+
+fn settlement(world: &World) -> Result<Option<Settlement>, Failure> {
+    let Some(word) = world.var(SETTLE) else { return Ok(None) };
+    match word.as_str() {
+        "happened" => Ok(Some(Settlement::Happened)),
+        "did-not" => Ok(Some(Settlement::DidNot)),
+        "again" => Ok(Some(Settlement::Again)),
+        _ => Err(Failure::usage(format!("{SETTLE} is `{word}`; write happened, did-not or again"))),
     }
 }
