@@ -2,6 +2,8 @@
 //! get past the state machine. What it cannot see is said here too: a journal that simply ends early is a good journal
 //! (the signed head finds that, I7), and so is one without its drifts, failed requests and takeovers.
 
+mod drivers;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
