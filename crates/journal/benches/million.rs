@@ -73,7 +73,9 @@ fn look(place: &Place, run: &RunId, rows: &mut Rows) {
     let last =
         rows.time("its last event, verified", || wait(store.events(&found, head.next - 1)).expect("reads"));
     assert_eq!(last.len(), 1);
-    // PLACE FOR THE STATUS PROJECTION: call here what `provost status RUN` asks of the store, and time it as a row.
+    // The rest of what `provost status RUN` asks.
+    rows.time("its row", || wait(store.row(&found)).expect("row"));
+    rows.time("its letters", || wait(store.letters(&found)).expect("letters"));
     rows.add("**all of that**", begun.elapsed());
     let listed = rows.time("list all runs", || wait(store.runs()).expect("lists"));
     assert_eq!(listed.len() as u64, RUNS);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::script::{script, sh, submit, write};
+use crate::script::{scene, sh, write};
 use crate::support::{Ran, Rehearsal, Repo, Running, TestEnvironment, bodies, eventually, text};
 use crate::terminal::DRIVER;
 
@@ -16,9 +16,7 @@ struct Case {
 
 impl Case {
     fn new(steps: impl IntoIterator<Item = Value>) -> Self {
-        let env = TestEnvironment::new();
-        let repo = env.repository("repository", &[("a.txt", "one\n")]);
-        let model = env.rehearse(&script(steps.into_iter().chain([submit()])));
+        let (env, repo, model) = scene(steps);
         Self { env, repo, model }
     }
 

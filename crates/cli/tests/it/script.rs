@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, Rehearsal, TestEnvironment, text};
+use crate::support::{Ran, Rehearsal, Repo, TestEnvironment, text};
 
 /// A step that calls a tool. Arguments that are a string are sent as they stand.
 pub(crate) fn call(name: &str, arguments: impl Into<Value>) -> Value {
@@ -47,6 +47,14 @@ pub(crate) fn with(mut step: Value, key: &str, value: impl Into<Value>) -> Value
 /// A script of these steps; after them the model says that it is done.
 pub(crate) fn script(steps: impl IntoIterator<Item = Value>) -> Value {
     json!({ "steps": steps.into_iter().collect::<Vec<_>>(), "final": "All is done." })
+}
+
+/// A world with a repository of one file, and a model that takes these steps and submits.
+pub(crate) fn scene(steps: impl IntoIterator<Item = Value>) -> (TestEnvironment, Repo, Rehearsal) {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let model = env.rehearse(&script(steps.into_iter().chain([submit()])));
+    (env, repo, model)
 }
 
 /// The wire that a run speaks.
