@@ -67,6 +67,7 @@ impl Driver<'_> {
         let spool = |source| RunError::Spool { path: folder.to_owned(), source };
         // At a path of its own, as at the recipient's: what works only at the workspace's path does not pass.
         let mut profile = Profile::for_workspace(folder)?;
+        profile.limits = policy.caps;
         profile.readable.extend(toolchain_folders(&self.runtime.host, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
         let linked = git_reads(workspace);

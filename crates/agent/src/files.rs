@@ -421,6 +421,7 @@ impl Files {
         if policy.forbids_all_writes() {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
+        profile.limits = policy.caps;
         profile.readable.extend(toolchain_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
         let found = self.guarded(policy)?;

@@ -64,9 +64,12 @@ impl Driver<'_> {
             Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
                 GateVerdict::Errored
             }
-            Some(ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::TimedOut { .. }) => {
-                GateVerdict::Failed
-            }
+            Some(
+                ExitFact::Exited { .. }
+                | ExitFact::Signalled { .. }
+                | ExitFact::TimedOut { .. }
+                | ExitFact::Capped { .. },
+            ) => GateVerdict::Failed,
         };
         self.recorder.record(Body::GateJudged(GateJudged { act, tree, verdict }))
     }

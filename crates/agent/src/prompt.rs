@@ -33,10 +33,13 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     let writes = if contract.policy.forbids_all_writes() { Writes::None } else { Writes::Workspace };
     let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.rung);
     for guarantee in Guarantee::ALL {
-        if receipt.guarantees.get(&guarantee) == Some(&Strength::Enforced) {
-            let _ = writeln!(out, "- {}", promise(guarantee, writes));
+        if receipt.guarantees.get(&guarantee) == Some(&Strength::Enforced)
+            && let Some(promise) = promise(guarantee, writes)
+        {
+            let _ = writeln!(out, "- {promise}");
         }
     }
+    let _ = writeln!(out, "- they may take: {}", contract.policy.caps);
     out.push_str(
         "\nA refusal names the rule that refused. Do not look for a way around it: find another way to do the work, \
          or say in `submit` what you could not do.\n\
@@ -56,8 +59,8 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     out
 }
 
-fn promise(guarantee: Guarantee, writes: Writes) -> &'static str {
-    match guarantee {
+fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
+    Some(match guarantee {
         Guarantee::FsWrite if writes == Writes::None => {
             "they can write in their temp folder only; the workspace is read-only"
         }
@@ -74,5 +77,12 @@ fn promise(guarantee: Guarantee, writes: Writes) -> &'static str {
         Guarantee::Protected => "`.git` and other control files cannot be changed",
         Guarantee::WallClock => "their time is limited",
         Guarantee::Output => "their output is bounded",
-    }
+        // Said with their numbers.
+        Guarantee::CapCpu
+        | Guarantee::CapMemory
+        | Guarantee::CapProcesses
+        | Guarantee::CapFileSize
+        | Guarantee::CapOpenFiles
+        | Guarantee::CapTmp => return None,
+    })
 }

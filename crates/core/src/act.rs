@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use crate::caps::CapHit;
 use crate::digest::Digest;
 use crate::path::RelPath;
 use crate::text::{Lines, is_hidden, visible};
@@ -273,6 +274,11 @@ pub enum ExitFact {
         /// The limit in milliseconds.
         limit_ms: u64,
     },
+    /// It was killed because its processes took more than a cap allows.
+    Capped {
+        /// Which cap, and how far.
+        hit: CapHit,
+    },
     /// It was killed because the person cancelled it.
     Cancelled,
     /// It was killed because its driver died.
@@ -291,6 +297,9 @@ pub struct CommandFact {
     pub output_bytes: u64,
     /// Processes that outlived the kill; 0 means that the tree is gone.
     pub survivors: u32,
+    /// Caps that it reached without being killed for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub caps: Vec<CapHit>,
     /// What contained it, where that is not what the driver said when it attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<crate::containment::Receipt>,

@@ -63,6 +63,18 @@ pub enum Guarantee {
     WallClock,
     /// Output is drained while the command runs and kept within a fixed size.
     Output,
+    /// The cap on processor time.
+    CapCpu,
+    /// The cap on memory.
+    CapMemory,
+    /// The cap on processes and threads.
+    CapProcesses,
+    /// The cap on the size of a file.
+    CapFileSize,
+    /// The cap on open descriptors.
+    CapOpenFiles,
+    /// The size of the private temp folder.
+    CapTmp,
 }
 
 impl Guarantee {
@@ -82,11 +94,17 @@ impl Guarantee {
             Self::Protected => "protected",
             Self::WallClock => "wall-clock",
             Self::Output => "output",
+            Self::CapCpu => "cap-cpu",
+            Self::CapMemory => "cap-memory",
+            Self::CapProcesses => "cap-processes",
+            Self::CapFileSize => "cap-file-size",
+            Self::CapOpenFiles => "cap-open-files",
+            Self::CapTmp => "cap-tmp",
         }
     }
 
     /// All guarantees, in report order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::FsWrite,
         Self::FsRead,
         Self::Net,
@@ -100,6 +118,12 @@ impl Guarantee {
         Self::Protected,
         Self::WallClock,
         Self::Output,
+        Self::CapCpu,
+        Self::CapMemory,
+        Self::CapProcesses,
+        Self::CapFileSize,
+        Self::CapOpenFiles,
+        Self::CapTmp,
     ];
 }
 

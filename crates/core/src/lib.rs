@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod budget;
+pub mod caps;
 pub mod changes;
 pub mod containment;
 pub mod contract;

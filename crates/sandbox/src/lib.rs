@@ -9,7 +9,8 @@
 //!
 //! Invariants:
 //! - A command that did not start provably did not run; its failure is never an exit status.
-//! - The `started` marker exists before the command's first instruction; the record is written after its last.
+//! - The `started` marker exists before the command's first instruction; the record is written after its last. Neither is
+//!   synced: after a restart of the host a folder without a record says that nobody knows.
 //! - The supervisor holds an exclusive lock on `lock` in the record folder for its whole life: a free lock, a
 //!   `started` marker and no record mean that what happened is unknown.
 //! - When the driver dies, by `kill -9` too, its tree dies at once.
@@ -23,6 +24,7 @@ mod command;
 mod entry;
 mod init;
 mod landlock;
+mod launcher;
 mod plan;
 mod probe;
 mod profile;
@@ -37,8 +39,8 @@ mod wire;
 
 pub use command::{Cancel, Command};
 pub use probe::{Fact, Probe};
-pub use profile::{Limits, Profile, ProfileError, WorkspaceAccess};
-pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, recover};
+pub use profile::{Profile, ProfileError, WorkspaceAccess};
+pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
 pub use tended::{Ends, Gone, Program, Tended};
 pub use toolchain::{git_reads, toolchain_env, toolchain_reads};

@@ -1,10 +1,10 @@
 //! What the driver tells the supervisor: the plan of a sandbox (made once) and the order for one command.
 
+use provost_core::caps::Caps;
 use provost_core::containment::{Receipt, Rung};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::profile::Limits;
 use crate::view::View;
 
 /// Everything that is the same for all commands of one sandbox.
@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub(crate) landlock: Option<LandlockPlan>,
     /// The seccomp program, ready to load; empty where the rung has none.
     pub(crate) seccomp: Bytes,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Caps,
 }
 
 /// Landlock rules as paths and rights.

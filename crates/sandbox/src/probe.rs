@@ -3,7 +3,7 @@
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use serde::{Deserialize, Serialize};
 
-use crate::{landlock, sandbox, wire};
+use crate::{landlock, launcher, wire};
 
 /// One operation that was tried in a process of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub(crate) mod fact {
     pub(crate) const PROC: &str = "private-proc";
     pub(crate) const NET: &str = "net-namespace";
     pub(crate) const IPC: &str = "ipc-namespace";
+    pub(crate) const FILE_SIZE: &str = "file-size-limit";
+    pub(crate) const OPEN_FILES: &str = "open-files-limit";
+    pub(crate) const PROCESSES: &str = "process-limit";
 }
 
 /// What R1 needs.
@@ -120,6 +123,13 @@ impl Probe {
                     // A loop against a deadline: what forks fast enough may be missed, and is then counted.
                     return if has(fact::SUBREAPER) { Strength::Sampled } else { Strength::Absent };
                 }
+                (G::CapFileSize, _) => has(fact::FILE_SIZE),
+                (G::CapOpenFiles, _) => has(fact::OPEN_FILES),
+                (G::CapTmp, Rung::R3) => has(fact::VIEW),
+                (G::CapTmp, _) => false,
+                (G::CapProcesses, Rung::R3) if has(fact::PROCESSES) => true,
+                // Sums that no kernel keeps for a tree without a control group.
+                (G::CapCpu | G::CapMemory | G::CapProcesses, _) => return Strength::Sampled,
                 (_, Rung::R1) => false,
                 (G::FsWrite, Rung::R2) => has(fact::LANDLOCK_WRITE),
                 (G::FsRead, Rung::R2) => has(fact::LANDLOCK_READ),
@@ -181,7 +191,7 @@ fn perform() -> Vec<Fact> {
         Ok(pair) => pair,
         Err(errno) => return lost(errno.to_string()),
     };
-    let mut helper = match sandbox::spawn(theirs) {
+    let mut helper = match launcher::spawn(theirs) {
         Ok(helper) => helper,
         Err(error) => return lost(error.to_string()),
     };

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use provost_core::caps::Caps;
 use serde::{Deserialize, Serialize};
 
 /// Whether commands may change the workspace.
@@ -13,34 +14,6 @@ pub enum WorkspaceAccess {
     ReadOnly,
     /// Commands may change everything in it that is not protected or hidden.
     Writable,
-}
-
-/// Caps on what a command's processes may take. `None` leaves the caller's own limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// Processes and threads of the whole tree. Only R3 can count the tree alone (a user namespace of its own), and
-    /// only for an ordinary user: the kernel exempts uid 0.
-    pub processes: Option<u64>,
-    /// Private memory (`RLIMIT_DATA`) of each process, in bytes.
-    pub data_bytes: Option<u64>,
-    /// Size of each file written, in bytes.
-    pub file_bytes: Option<u64>,
-    /// Open descriptors of each process.
-    pub open_files: Option<u64>,
-    /// Size of the private `/tmp` and, halved, of `/dev/shm`, in bytes of memory. Only R3 has them.
-    pub tmp_bytes: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            processes: Some(4096),
-            data_bytes: None,
-            file_bytes: None,
-            open_files: None,
-            tmp_bytes: 1 << 30,
-        }
-    }
 }
 
 /// What commands may see and change. All paths are absolute.
@@ -66,8 +39,9 @@ pub struct Profile {
     /// R3 has a private `/dev/shm` and ignores a wish for the host's. Under R2 there is none: POSIX semaphores (Python's
     /// `multiprocessing`) work only when `/dev/shm`, which is shared with the host, is declared here.
     pub writable: Vec<PathBuf>,
-    /// Caps.
-    pub limits: Limits,
+    /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
+    /// over a tree: what it does not refuse is watched, and the tree is killed.
+    pub limits: Caps,
 }
 
 /// A profile that cannot be contained.
@@ -135,7 +109,7 @@ impl Profile {
             hidden: Vec::new(),
             readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
             writable: Vec::new(),
-            limits: Limits::default(),
+            limits: Caps::default(),
         };
         profile.check()?;
         Ok(profile)

@@ -1,18 +1,24 @@
-//! The record folder of one command: `lock`, `started`, and `exit.json` or `not-started.json`.
+//! The record folder of one command: `boot`, `lock`, `started`, and `exit.json` or `not-started.json`.
 //!
 //! The supervisor writes it; the driver, or whoever resumes after the driver's death, reads it.
+//!
+//! Nothing in it is synced, which would cost more than all of containment. What a power cut may have taken is told by
+//! `boot`: that `started` is missing proves something only in the boot that the folder was made in.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use provost_core::caps::CapHit;
 use provost_core::containment::Receipt;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::as_base64;
 
+const BOOT: &str = "boot";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const STARTED: &str = "started";
 pub(crate) const EXIT: &str = "exit.json";
@@ -33,6 +39,8 @@ pub enum Ended {
         /// The limit, in milliseconds.
         limit_ms: u64,
     },
+    /// Its processes took more than a cap allows, and it was killed with its tree.
+    Capped(CapHit),
     /// [`crate::Cancel::cancel`] was called, and it was killed with its tree.
     Cancelled,
     /// The driver died while it ran, and it was killed with its tree.
@@ -80,6 +88,9 @@ pub struct ExitRecord {
     /// Processes of its tree that were still alive when the supervisor gave up killing. Under R0 nothing is killed
     /// or counted after a normal end.
     pub survivors: u32,
+    /// Caps that were reached without a kill: the kernel refused more, or the end shows it.
+    #[serde(default)]
+    pub caps: Vec<CapHit>,
     /// Protected paths, relative to the workspace, that could not be pinned; the receipt's `protected` is absent then.
     #[serde(default)]
     pub unprotected: Vec<String>,
@@ -116,8 +127,29 @@ pub enum Recovered {
     NotStarted(Failure),
     /// Its supervisor is still at work; the wait was too short.
     Running,
-    /// It was let go and its supervisor died without a record: whether it ran to its end cannot be told.
+    /// It may have been let go, and there is no record: whether it ran, and to what end, cannot be told. So it is when
+    /// its supervisor was killed while it ran, and when the host was restarted meanwhile.
     Unknown,
+}
+
+/// Makes an existing folder ready for a command's record. [`crate::Sandbox::run`] does so too; call it before anybody is
+/// told that the command is about to run, so that the folder can tell afterwards that it never ran.
+///
+/// # Errors
+///
+/// The folder cannot be written, or the kernel does not name its boot.
+pub fn prepare_record(record_dir: &Path) -> io::Result<()> {
+    std::fs::write(record_dir.join(BOOT), boot()?)
+}
+
+/// This boot of this host.
+fn boot() -> io::Result<&'static str> {
+    static BOOT: OnceLock<String> = OnceLock::new();
+    if let Some(boot) = BOOT.get() {
+        return Ok(boot);
+    }
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(BOOT.get_or_init(|| boot))
 }
 
 /// Reads the record folder of a command whose driver is gone.
@@ -158,6 +190,10 @@ pub(crate) fn read(record_dir: &Path) -> io::Result<Recovered> {
         return Ok(Recovered::NotStarted(failure));
     }
     if record_dir.join(STARTED).try_exists()? {
+        return Ok(Recovered::Unknown);
+    }
+    // Without `started`, which a power cut may have taken: nothing here was synced.
+    if std::fs::read_to_string(record_dir.join(BOOT)).ok().as_deref() != Some(boot()?) {
         return Ok(Recovered::Unknown);
     }
     Ok(Recovered::NotStarted(Failure::new("supervisor", libc::ESRCH, "ended before it let the command go")))

@@ -5,15 +5,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::RecvFlags;
 
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
+use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
 use crate::profile::{MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
@@ -76,6 +77,7 @@ pub struct Sandbox {
     profile: Profile,
     /// The plan as JSON in a memfd, which each supervisor reads for itself.
     plan: OwnedFd,
+    launcher: Launcher,
     /// Everything that commands can see; no record folder may lie in it.
     seen: Vec<PathBuf>,
 }
@@ -109,19 +111,24 @@ impl Sandbox {
         } else if profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2 {
             receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
         }
+        for (guarantee, wanted) in profile.limits.guarantees() {
+            if !wanted {
+                receipt.guarantees.remove(&guarantee);
+            }
+        }
         let plan = Plan {
             rung,
             receipt: receipt.clone(),
             view: (rung == Rung::R3).then(|| view::view(&profile, &workspace)),
             landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
             seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung == Rung::R3) } else { Vec::new() }),
-            limits: profile.limits.clone(),
+            limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = SYSTEM.iter().map(PathBuf::from);
         let seen = profile.readable.iter().chain(&profile.writable).cloned().chain(system).chain([workspace]);
         let seen = seen.filter_map(|path| real(&path)).collect();
-        Ok(Self { rung, receipt, plan: memory(&plan)?, seen, profile })
+        Ok(Self { rung, receipt, plan: memory(&plan)?, launcher: Launcher::default(), seen, profile })
     }
 
     /// The rung in force.
@@ -146,15 +153,10 @@ impl Sandbox {
         let order = self.order(command)?;
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
-        let (control, theirs) = wire::pair().step("socketpair")?;
-        let mut supervisor = spawn(theirs).map_err(|error| failure("supervisor", &error))?;
-        let sent =
-            wire::send(&control, &[wire::SUPERVISE], &[self.plan.as_fd(), order.as_fd(), folder.as_fd()]);
+        let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
         let told = follow(&control, cancel);
-        drop(control);
-        // Collected in every case, so that no zombie is left to the agent.
-        let waited = supervisor.wait();
-        sent.step("supervisor")?;
+        // Its end of the socket closes when it is gone.
+        while wire::receive(&control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
         match (record::read(&command.record_dir), told) {
             (_, Some(Report::Failed(failure))) => Err(failure.into()),
             (Ok(Recovered::Finished(record)), _) => Ok(*record),
@@ -164,7 +166,7 @@ impl Sandbox {
                 io::Error::from_raw_os_error(errno)
             ))),
             (Err(error), _) => Err(RunError::Unknown(error.to_string())),
-            (Ok(_), _) => Err(RunError::Unknown(format!("its supervisor ended with {waited:?}"))),
+            (Ok(_), _) => Err(RunError::Unknown("its supervisor is gone".to_owned())),
         }
     }
 
@@ -214,6 +216,7 @@ impl Sandbox {
         {
             return Err(Failure::new("record-folder", libc::EEXIST, name));
         }
+        record::prepare_record(&real).map_err(|error| failure("record-folder", &error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::openat(CWD, &real, flags, Mode::empty()).at("record-folder", path)
     }
@@ -221,24 +224,6 @@ impl Sandbox {
 
 /// A hundred years; longer would overflow the arithmetic with instants.
 const MAX_WALL_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
-
-pub(crate) fn failure(step: &str, error: &io::Error) -> Failure {
-    Failure::new(step, error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
-}
-
-/// Starts this binary again as a supervisor, with the socket as its only descriptor and no environment.
-///
-/// Without `pre_exec`, uid or folder, so that std uses `posix_spawn`, which does not copy the agent's page tables.
-pub(crate) fn spawn(socket: OwnedFd) -> io::Result<Child> {
-    // The kernel's own link to the running program: right even after the file was replaced by an update.
-    std::process::Command::new("/proc/self/exe")
-        .arg(entry::MARK)
-        .env_clear()
-        .stdin(Stdio::from(socket))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-}
 
 /// Listens to the supervisor until it is done or gone, passing a cancellation on.
 fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {

@@ -109,6 +109,12 @@ pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
     }
 }
 
+/// Takes what has gathered in a descriptor of [`child_signals`].
+pub(crate) fn drain(signals: &OwnedFd) {
+    let mut buffer = [0u8; 128];
+    while rustix::io::read(signals, &mut buffer).is_ok_and(|count| count > 0) {}
+}
+
 /// All signals back to their default action, none blocked: what a program expects at its start.
 pub(crate) fn reset_signals() {
     for signal in 1..=64 {
@@ -129,6 +135,18 @@ pub(crate) fn ignore_signals() {
         // SAFETY: ignoring a signal is sound.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
+}
+
+/// Dead children are collected by the kernel.
+pub(crate) fn ignore_children() {
+    // SAFETY: ignoring a signal is sound.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
+/// Dead children wait to be collected, as usual.
+pub(crate) fn watch_children() {
+    // SAFETY: the default action of this signal is to do nothing.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Sends a signal; negative `pid` means a process group.
@@ -156,6 +174,36 @@ pub(crate) fn reap(pid: libc::pid_t, wait: bool) -> Result<Option<(libc::pid_t, 
 pub(crate) fn prctl(option: libc::c_int, argument: libc::c_ulong) -> Result<libc::c_long, Errno> {
     // SAFETY: only options whose argument is a number are passed by this crate.
     check(libc::c_long::from(unsafe { libc::prctl(option, argument, 0, 0, 0) }))
+}
+
+/// Seconds of processor time of this process: it is told to end when they are over, and killed a second later.
+pub(crate) fn limit_cpu(seconds: u64) -> Result<(), Errno> {
+    let limits = libc::rlimit { rlim_cur: seconds, rlim_max: seconds.saturating_add(1) };
+    // SAFETY: `limits` is a live, initialised structure.
+    check(libc::c_long::from(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limits) })).map(drop)
+}
+
+/// A file that grows too large is an error to its writer and no signal.
+pub(crate) fn ignore_file_size() {
+    // SAFETY: ignoring a signal is sound.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// What collected children took.
+pub(crate) struct Usage {
+    pub(crate) cpu_ms: u64,
+    /// Of the largest one of them, in bytes.
+    pub(crate) largest_resident: u64,
+}
+
+/// What the collected children of this process took, with theirs.
+pub(crate) fn usage_of_children() -> Usage {
+    // SAFETY: all-zero is a valid rusage.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: `usage` is a live structure. The call only fails for a wrong `who`.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let ms = |time: libc::timeval| time.tv_sec as u64 * 1000 + time.tv_usec as u64 / 1000;
+    Usage { cpu_ms: ms(usage.ru_utime) + ms(usage.ru_stime), largest_resident: usage.ru_maxrss as u64 * 1024 }
 }
 
 /// Loads a seccomp program (an array of `sock_filter`) for good. Needs no-new-privileges.

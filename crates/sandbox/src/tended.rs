@@ -15,9 +15,10 @@ use rustix::net::{RecvFlags, Shutdown};
 
 use crate::bytes::Bytes;
 use crate::entry;
+use crate::launcher::{failure, spawn};
 use crate::plan::Order;
 use crate::record::{Ended, Failure};
-use crate::sandbox::{failure, memory, spawn};
+use crate::sandbox::memory;
 use crate::sys::Step;
 use crate::wire::{self, Report};
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
@@ -105,7 +106,7 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         workspace_writable: profile.workspace_access == WorkspaceAccess::Writable,
         protected: inside(&profile.protected),
         hidden: inside(&profile.hidden),
-        tmp_bytes: profile.limits.tmp_bytes,
+        tmp_bytes: profile.limits.limit(Cap::Tmp).unwrap_or_default(),
     }
 }
 

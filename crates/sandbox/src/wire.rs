@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Failure;
 
-/// First packet: supervise a command. Descriptors: plan, order, record folder.
+/// First packet: start supervisors until this side is closed.
+pub(crate) const LAUNCH: u8 = b'L';
+/// To the launcher: supervise a command. Descriptors: plan, order, record folder, the supervisor's control socket.
 pub(crate) const SUPERVISE: u8 = b'S';
 /// First packet: tend a program outside of a sandbox. Descriptors: order, and its standard input, output and error.
 pub(crate) const TEND: u8 = b'T';

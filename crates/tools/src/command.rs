@@ -88,6 +88,9 @@ pub fn report(argv: &[String], exit: &ExitFact, output: Output<'_>) -> String {
             let seconds = *limit_ms as f64 / 1000.0;
             put!(text, "timed out: it was ended, with all its processes, after {seconds} s; {until_then}");
         }
+        ExitFact::Capped { hit } => {
+            put!(text, "ended, with all its processes, because they took {hit}; {until_then}");
+        }
         ExitFact::Cancelled => put!(text, "cancelled: it was ended by the user; {until_then}"),
         ExitFact::DriverLost => {
             put!(text, "interrupted: it was ended because the program that ran it ended; {until_then}");

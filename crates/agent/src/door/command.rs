@@ -9,7 +9,7 @@ use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
-use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError};
+use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError, prepare_record};
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
 
@@ -69,7 +69,7 @@ impl Driver<'_> {
             // Left by a driver that died before the intent was durable: nothing ran.
             fs::remove_dir_all(&dir).map_err(spool)?;
         }
-        make_private(&dir).map_err(spool)?;
+        make_private(&dir).and_then(|()| prepare_record(&dir)).map_err(spool)?;
         let left = self.time_left();
         let limit = left.map_or(request.limit, |left| request.limit.min(left));
         let intent = Intent::Command {
@@ -126,12 +126,15 @@ impl Driver<'_> {
         let output =
             Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
         let mut text = command::report(argv, &exit, output);
+        for hit in &record.caps {
+            text.push_str(&format!("\nIt reached a cap: {hit}."));
+        }
         for path in &reverted {
             text.push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
         }
         let end = match exit {
             ExitFact::Exited { code: 0 } => ActEnd::Done,
-            ExitFact::Exited { .. } | ExitFact::Signalled { .. } => ActEnd::Failed,
+            ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::Capped { .. } => ActEnd::Failed,
             ExitFact::TimedOut { .. } => ActEnd::TimedOut,
             ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
         };
@@ -144,6 +147,7 @@ impl Driver<'_> {
             duration_ms: record.duration_ms,
             output_bytes: record.output.total,
             survivors: record.survivors,
+            caps: record.caps.clone(),
             containment: (self.recorder.state().containment() != Some(&record.receipt))
                 .then(|| record.receipt.clone()),
         });
@@ -275,6 +279,7 @@ fn exit_fact(ended: Ended) -> ExitFact {
         Ended::Exited(code) => ExitFact::Exited { code },
         Ended::Signalled(signal) => ExitFact::Signalled { signal },
         Ended::TimedOut { limit_ms } => ExitFact::TimedOut { limit_ms },
+        Ended::Capped(hit) => ExitFact::Capped { hit },
         Ended::Cancelled => ExitFact::Cancelled,
         Ended::DriverLost => ExitFact::DriverLost,
     }

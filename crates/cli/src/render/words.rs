@@ -62,6 +62,7 @@ pub(crate) fn exit(exit: ExitFact) -> String {
         ExitFact::Exited { code } => format!("exit {code}"),
         ExitFact::Signalled { signal } => format!("signal {signal}"),
         ExitFact::TimedOut { limit_ms } => format!("killed at its limit of {}", duration(limit_ms)),
+        ExitFact::Capped { hit } => format!("killed at a cap: {hit}"),
         ExitFact::Cancelled => "cancelled".to_owned(),
         ExitFact::DriverLost => "killed: its driver died".to_owned(),
     }

@@ -10,6 +10,14 @@
 //!
 //! [default]                   # where no rule matches: allow, contained, ask or deny
 //! exec = "ask"
+//!
+//! [caps]                      # what the processes of each command may take together
+//! cpu_seconds = 600
+//! memory_mib = 4096
+//! processes = 512             # and threads
+//! tmp_mib = 256
+//! file_mib = 1024             # each file that is written
+//! open_files = 1024           # of each process
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,6 +28,7 @@ use toml::Spanned;
 
 use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule};
 use crate::act::Access;
+use crate::caps::Caps;
 use crate::containment::Rung;
 
 /// A policy file that cannot be read.
@@ -40,6 +49,14 @@ pub enum PolicyFileError {
         source_name: String,
         /// What is wrong with the rule.
         rule: BadRule,
+    },
+    /// A cap that is none.
+    #[error("{source_name}: {message}")]
+    Caps {
+        /// The file, and the line of the table.
+        source_name: String,
+        /// What is wrong.
+        message: String,
     },
     /// An unknown preset.
     #[error("{source_name}: {message}")]
@@ -65,6 +82,39 @@ struct File {
     deny: Vec<Spanned<String>>,
     #[serde(default)]
     default: BTreeMap<Access, Default>,
+    caps: Option<Spanned<FileCaps>>,
+}
+
+/// Caps in the units that people use.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileCaps {
+    cpu_seconds: Option<u64>,
+    memory_mib: Option<u64>,
+    processes: Option<u64>,
+    file_mib: Option<u64>,
+    open_files: Option<u64>,
+    tmp_mib: Option<u64>,
+}
+
+impl FileCaps {
+    /// Those that are said, the usual ones for the rest; `None` where one is zero or beyond all bounds.
+    fn caps(&self) -> Option<Caps> {
+        let times = |amount: Option<u64>, unit: u64| match amount {
+            None => Some(None),
+            Some(0) => None,
+            Some(amount) => amount.checked_mul(unit).map(Some),
+        };
+        let usual = Caps::default();
+        Some(Caps {
+            cpu_ms: times(self.cpu_seconds, 1000)?.or(usual.cpu_ms),
+            memory_bytes: times(self.memory_mib, 1 << 20)?.or(usual.memory_bytes),
+            processes: times(self.processes, 1)?.or(usual.processes),
+            file_bytes: times(self.file_mib, 1 << 20)?.or(usual.file_bytes),
+            open_files: times(self.open_files, 1)?.or(usual.open_files),
+            tmp_bytes: times(self.tmp_mib, 1 << 20)?.or(usual.tmp_bytes),
+        })
+    }
 }
 
 pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError> {
@@ -102,6 +152,12 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
     let mut policy = Policy::preset(preset).with(layer);
     if let Some(at_least) = file.at_least {
         policy.at_least = at_least;
+    }
+    if let Some(caps) = &file.caps {
+        policy.caps = caps.get_ref().caps().ok_or_else(|| PolicyFileError::Caps {
+            source_name: at(caps.span()),
+            message: "a cap is zero or too large".to_owned(),
+        })?;
     }
     if let Some(containment) = file.containment {
         policy.containment = containment;

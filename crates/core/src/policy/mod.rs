@@ -18,6 +18,7 @@ pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
 
 use crate::act::{Access, Touch};
+use crate::caps::Caps;
 use crate::containment::Rung;
 use crate::path::RelPath;
 
@@ -148,6 +149,14 @@ pub struct Policy {
     pub containment: Containment,
     /// Weakest rung that will do; a host without it does not start the run.
     pub at_least: Rung,
+    /// What the processes of each command may take.
+    #[serde(default, skip_serializing_if = "is_usual")]
+    pub caps: Caps,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_usual(caps: &Caps) -> bool {
+    *caps == Caps::default()
 }
 
 /// A decision and where it came from.

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::{Containment, Default, Effect, Layer, Policy};
 use crate::act::Access;
+use crate::caps::Caps;
 use crate::containment::Rung;
 
 /// A policy by name.
@@ -114,6 +115,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
             Containment::Strongest
         },
         at_least: Rung::R0,
+        caps: Caps::default(),
     }
 }
 

@@ -430,6 +430,7 @@ impl RunState {
         };
         self.check_no_denied_change(changes)?;
         self.check_changes(changes)?;
+        self.check_caps(body.command.as_ref())?;
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;

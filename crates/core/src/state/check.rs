@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Next, OpenAct, RunState};
-use crate::act::{ActEnd, Change, ExitFact, FileFact, Intent, Touch};
+use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
 use crate::containment::Rung;
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
@@ -27,9 +27,12 @@ fn verdict(exit: Option<ExitFact>, changed: bool) -> GateVerdict {
         Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
             GateVerdict::Errored
         }
-        Some(ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::TimedOut { .. }) => {
-            GateVerdict::Failed
-        }
+        Some(
+            ExitFact::Exited { .. }
+            | ExitFact::Signalled { .. }
+            | ExitFact::TimedOut { .. }
+            | ExitFact::Capped { .. },
+        ) => GateVerdict::Failed,
     }
 }
 
@@ -37,7 +40,7 @@ fn verdict(exit: Option<ExitFact>, changed: bool) -> GateVerdict {
 fn end(exit: ExitFact) -> ActEnd {
     match exit {
         ExitFact::Exited { code: 0 } => ActEnd::Done,
-        ExitFact::Exited { .. } | ExitFact::Signalled { .. } => ActEnd::Failed,
+        ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::Capped { .. } => ActEnd::Failed,
         ExitFact::TimedOut { .. } => ActEnd::TimedOut,
         ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
     }
@@ -71,6 +74,25 @@ impl RunState {
                 created.policy.decide(&touch, self.rung).effect != Effect::Deny,
                 "it changed a file that the policy protects",
             )?;
+        }
+        Ok(())
+    }
+
+    /// A cap that was reached is one that the contract sets, and was reached.
+    pub(super) fn check_caps(&self, command: Option<&CommandFact>) -> Checked {
+        let (Some(created), Some(command)) = (&self.created, command) else {
+            return Ok(());
+        };
+        let killed = match command.exit {
+            ExitFact::Capped { hit } => Some(hit),
+            _ => None,
+        };
+        for hit in command.caps.iter().chain(&killed) {
+            must(
+                created.policy.caps.limit(hit.cap) == Some(hit.limit),
+                "it says that a command reached a cap which the contract does not set",
+            )?;
+            must(hit.reached >= hit.limit, "it says that a command reached a cap, and how it did not")?;
         }
         Ok(())
     }

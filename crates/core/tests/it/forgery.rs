@@ -67,6 +67,14 @@ fn act_of(body: &Body) -> Option<ActId> {
     }
 }
 
+/// Whether files are put back before anything is done or asked.
+fn is_rewound_at_once(after: &[Event]) -> bool {
+    let first = after.iter().find(|event| {
+        !matches!(event.body, Body::DriverAttached(_) | Body::DriverDetached(_) | Body::WorkspaceDrifted(_))
+    });
+    first.is_some_and(|event| matches!(event.body, Body::WorkspaceRewound(_)))
+}
+
 /// Whether the events behind `at` cannot do without it.
 fn is_missed(events: &[Event], at: usize) -> bool {
     let after = &events[at + 1..];
@@ -77,6 +85,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunHeld(_) | Body::WorkspaceRestored(_) => false,
         // The end that it gives to the run is no other's.
         Body::RunCancelled(_) => after.iter().any(|event| matches!(event.body, Body::RunFinished(_))),
+        // A rewind makes it void, if the gate has not been decided on by then.
+        Body::Submitted(_) if is_rewound_at_once(after) => false,
         Body::ModelAnswered(_)
         | Body::CallInvalid(_)
         | Body::ActDecided(_)
@@ -481,6 +491,7 @@ fn ran(code: i32, rung: Rung) -> CommandFact {
         duration_ms: 1,
         output_bytes: 0,
         survivors: 0,
+        caps: Vec::new(),
         containment: Some(receipt(rung)),
     }
 }

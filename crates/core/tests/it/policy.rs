@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 use provost_core::act::{Access, Touch};
+use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
 use provost_core::policy::{BadRule, Default, Effect, Layer, Policy, Preset, Rule};
@@ -638,4 +639,19 @@ fn an_ask_rule_speaks_before_a_default_of_deny() {
     assert_eq!(closed.decide(&[touch("write a")], Rung::R3).effect, DENY);
     let asks = closed.with(Layer::named("mine").rule(ASK, "write a").unwrap());
     assert_eq!(asks.decide(&[touch("write a")], Rung::R3).effect, ASK);
+}
+
+#[test]
+fn caps_are_read_in_the_units_of_people() {
+    let policy = Policy::from_toml("[caps]\nmemory_mib = 512\ncpu_seconds = 90\n", "p.toml").unwrap();
+    let caps = Caps { memory_bytes: Some(512 << 20), cpu_ms: Some(90_000), ..Caps::default() };
+    assert_eq!(policy.caps, caps);
+    assert_eq!(Policy::from_toml("", "p.toml").unwrap().caps, Caps::default());
+    // Old journals know none.
+    let written = serde_json::to_value(Policy::preset(Preset::Workspace)).unwrap();
+    assert_eq!(written.get("caps"), None);
+    for bad in ["memory_mib = 0", "memory_mib = 9223372036854775807", "memory_mib = -1", "memory = 5"] {
+        let error = Policy::from_toml(&format!("\n[caps]\n{bad}\n"), "p.toml").unwrap_err().to_string();
+        assert!(error.starts_with("p.toml"), "{error}");
+    }
 }

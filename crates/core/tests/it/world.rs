@@ -640,7 +640,7 @@ impl World {
         };
         let end = match exit {
             ExitFact::Exited { code: 0 } => ActEnd::Done,
-            ExitFact::Exited { .. } | ExitFact::Signalled { .. } => ActEnd::Failed,
+            ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::Capped { .. } => ActEnd::Failed,
             ExitFact::TimedOut { .. } => ActEnd::TimedOut,
             ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
         };
@@ -655,6 +655,7 @@ impl World {
             duration_ms: 1,
             output_bytes: 0,
             survivors: 0,
+            caps: Vec::new(),
             containment: (act.rung != self.state.rung() || self.choices.once_in(4))
                 .then(|| receipt(act.rung)),
         };

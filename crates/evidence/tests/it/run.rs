@@ -267,6 +267,7 @@ impl Run {
             duration_ms: 12,
             output_bytes: 0,
             survivors: 0,
+            caps: Vec::new(),
             containment: Some(containment),
         };
         let end = if passes { ActEnd::Done } else { ActEnd::Failed };

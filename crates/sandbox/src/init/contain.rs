@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -13,7 +14,6 @@ use rustix::process::Signal;
 use crate::bytes::Bytes;
 use crate::landlock::{self, Ruleset};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
-use crate::profile::Limits;
 use crate::record::Failure;
 use crate::sys::{self, Step};
 use crate::wire::{self, Report};
@@ -117,13 +117,18 @@ pub(super) fn execute(program: &Program) -> Failure {
     Failure::new("exec", result.raw_os_error(), program.name.as_str())
 }
 
-fn limits(limits: &Limits, rung: Rung) -> Result<(), Failure> {
+fn limits(limits: &Caps, rung: Rung) -> Result<(), Failure> {
     let set = |resource, value: Option<u64>| match value {
         Some(value) => sys::limit(resource, value).step("limits"),
         None => Ok(()),
     };
     set(libc::RLIMIT_CORE, Some(0))?;
-    set(libc::RLIMIT_DATA, limits.data_bytes)?;
+    // The sum over the tree is watched; this bounds what one process can take between two looks. A quarter more, so that
+    // the tree is killed and the cap named rather than an allocation refused.
+    set(libc::RLIMIT_DATA, limits.memory_bytes.map(|bytes| bytes.saturating_add(bytes / 4)))?;
+    if let Some(ms) = limits.cpu_ms {
+        sys::limit_cpu(ms.div_ceil(1000)).step("limits")?;
+    }
     set(libc::RLIMIT_FSIZE, limits.file_bytes)?;
     set(libc::RLIMIT_NOFILE, limits.open_files)?;
     if rung == Rung::R3 {

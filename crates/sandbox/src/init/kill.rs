@@ -52,7 +52,7 @@ fn kill(pid: u32, parent: u32) {
 }
 
 /// Living processes below `root`, each with its parent.
-fn below(root: u32) -> Vec<(u32, u32)> {
+pub(super) fn below(root: u32) -> Vec<(u32, u32)> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let mut dead = Vec::new();

@@ -6,9 +6,11 @@
 mod capture;
 mod contain;
 mod kill;
+mod launch;
 mod mounts;
 mod pid1;
 mod probe;
+mod sample;
 mod supervise;
 mod tend;
 
@@ -40,7 +42,7 @@ fn run() -> i32 {
     let _ = rustix::process::chdir("/");
     let Ok((first, descriptors)) = wire::receive(&control, RecvFlags::empty()) else { return LOST };
     match first.first() {
-        Some(&wire::SUPERVISE) => supervise::supervise(control, descriptors),
+        Some(&wire::LAUNCH) => launch::launch(control),
         Some(&wire::TEND) => tend::tend(&control, descriptors),
         Some(&wire::PROBE) => probe::perform(control.as_fd()),
         _ => LOST,

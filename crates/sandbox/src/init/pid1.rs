@@ -4,10 +4,15 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
+use provost_core::caps::{Cap, CapHit, Caps};
+use provost_core::containment::Rung;
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 
-use super::{contain, mounts};
+use super::sample::{self, Sampler};
+use super::{contain, mounts, supervise};
 use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -26,7 +31,7 @@ pub(super) const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
 pub(super) struct Ends {
     /// Failures and readiness go here; the command's process inherits it.
     pub(super) setup: OwnedFd,
-    /// The command's raw wait status goes here.
+    /// What process 1 says last ([`Last`]) goes here.
     pub(super) status: OwnedFd,
     /// Becomes standard output and error.
     pub(super) output: OwnedFd,
@@ -47,7 +52,7 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
             drop(ends.status);
             contain::run(plan, order, &contain::Ends { setup: ends.setup, output: ends.output }, &unprotected)
         }
-        Ok(Side::Parent(main)) => reap(main, ends),
+        Ok(Side::Parent(main)) => reap(main, &plan.limits, ends),
         Err(errno) => {
             wire::report(&ends.setup, &Report::Failed(Failure::new("fork", errno.raw_os_error(), "")));
             sys::exit(1)
@@ -76,8 +81,19 @@ pub(super) fn map_ids((uid, gid): (u32, u32)) -> Result<(), Failure> {
     write("/proc/self/gid_map", &format!("{gid} {gid} 1"))
 }
 
-/// Collects the dead until the command itself is among them.
-fn reap(main: libc::pid_t, ends: Ends) -> ! {
+/// What process 1 says when the command has ended, or when it ends it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Last {
+    /// The command's raw wait status.
+    pub(super) status: Option<i32>,
+    /// The cap for which the tree is killed.
+    pub(super) over: Option<CapHit>,
+    /// Caps that were reached without that.
+    pub(super) hits: Vec<CapHit>,
+}
+
+/// Collects the dead until the command itself is among them, or a cap is exceeded. Its own end is the end of all.
+fn reap(main: libc::pid_t, caps: &Caps, ends: Ends) -> ! {
     // The set-up socket's end is how the supervisor learns that the command was executed, and the output's end that
     // nobody writes any more: this process must hold neither.
     let Ends { setup, status, output } = ends;
@@ -87,16 +103,50 @@ fn reap(main: libc::pid_t, ends: Ends) -> ! {
     let _ = sys::drop_capabilities();
     let kept = status.as_raw_fd() as u32;
     let _ = close_all_but(kept);
+    let last = watch(main, caps);
+    if let Ok(text) = serde_json::to_vec(&last) {
+        let _ = rustix::io::write(status.as_fd(), &text);
+    }
+    sys::exit(0)
+}
+
+fn watch(main: libc::pid_t, caps: &Caps) -> Last {
+    let mut sampler = Sampler::new(caps, Rung::R3);
+    // Without it the sums are looked at when something has died, and a command that never ends has its limit of time.
+    let signals = sys::child_signals().ok();
     loop {
-        match sys::reap(-1, true) {
+        let wait = sampler.is_none() || signals.is_none();
+        match sys::reap(-1, wait) {
             Ok(Some((pid, raw))) if pid == main => {
-                let _ = rustix::io::write(status.as_fd(), &raw.to_ne_bytes());
-                sys::exit(0);
+                let mut hits = sample::reached(caps, sampler, Some(raw));
+                hits.extend(full_tmp(caps));
+                return Last { status: Some(raw), over: None, hits };
             }
-            Ok(_) => {}
-            Err(_) => sys::exit(1),
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            Err(_) => return Last::default(),
+        }
+        if let (Some(sampler), Some(signals)) = (&mut sampler, &signals) {
+            supervise::wait(&mut [PollFd::new(signals, PollFlags::IN)], sampler.due());
+            sys::drain(signals);
+            if let Some(hit) = sampler.look(everybody) {
+                return Last { status: None, over: Some(hit), hits: Vec::new() };
+            }
         }
     }
+}
+
+/// All processes of the sandbox: its `/proc` shows no others.
+fn everybody() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// The private `/tmp`, if nothing more fits in.
+fn full_tmp(caps: &Caps) -> Option<CapHit> {
+    let limit = caps.limit(Cap::Tmp)?;
+    let full = rustix::fs::statvfs("/tmp").is_ok_and(|tmp| tmp.f_bavail == 0);
+    full.then_some(CapHit { cap: Cap::Tmp, limit, reached: limit })
 }
 
 /// Closes every descriptor but one; the control socket is among them, whose end the driver waits for.

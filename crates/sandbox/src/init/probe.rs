@@ -55,7 +55,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         pid1::set_up(view, ids).map_err(|failure| failure.to_string())?;
         check()
     };
-    let checks: [(&str, libc::c_int, Check<'_>); 14] = [
+    let checks: [(&str, libc::c_int, Check<'_>); 17] = [
         (fact::SUBREAPER, 0, &subreaper),
         (fact::NO_NEW_PRIVILEGES, 0, &no_new_privileges),
         (fact::SECCOMP, 0, &|| filter(true)),
@@ -70,6 +70,9 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         (fact::PROC, all, &|| in_view(&own_proc)),
         (fact::NET, all, &|| in_view(&|| host.unreachable())),
         (fact::IPC, all, &|| in_view(&|| host.no_segment())),
+        (fact::FILE_SIZE, 0, &|| scratch.file_size()),
+        (fact::OPEN_FILES, 0, &open_files),
+        (fact::PROCESSES, libc::CLONE_NEWUSER, &|| processes(ids)),
     ];
     for (name, namespaces, check) in checks {
         say(name, in_child(namespaces, check));
@@ -238,6 +241,27 @@ fn user_namespace(ids: (u32, u32)) -> Seen {
     Ok("own ids and capabilities".to_owned())
 }
 
+fn open_files() -> Seen {
+    sys::limit(libc::RLIMIT_NOFILE, 0).map_err(text)?;
+    refused("a descriptor", fs::File::open("/dev/null"), &[Errno::MFILE])?;
+    Ok("no more than allowed".to_owned())
+}
+
+fn processes(ids: (u32, u32)) -> Seen {
+    pid1::map_ids(ids).map_err(text)?;
+    sys::drop_capabilities().map_err(text)?;
+    sys::limit(libc::RLIMIT_NPROC, 1).map_err(text)?;
+    match sys::fork(0) {
+        Ok(Side::Child) => sys::exit(0),
+        Ok(Side::Parent(pid)) => {
+            collect(pid);
+            Err("one more was not refused; the kernel exempts uid 0".to_owned())
+        }
+        Err(Errno::AGAIN) => Ok("one more is refused".to_owned()),
+        Err(errno) => Err(text(errno)),
+    }
+}
+
 fn own_proc() -> Seen {
     let entries = works("/proc", fs::read_dir("/proc"))?;
     let numbers = entries
@@ -276,7 +300,7 @@ impl Scratch {
     fn view(&self) -> Result<View, String> {
         let mut profile = Profile::for_workspace(self.at("in")).map_err(text)?;
         profile.protected = vec![self.at("in/.git")];
-        profile.limits.tmp_bytes = 1 << 20;
+        profile.limits.tmp_bytes = Some(1 << 20);
         Ok(view::view(&profile, &self.at("in")))
     }
 
@@ -291,6 +315,14 @@ impl Scratch {
         let abi = landlock::abi().ok_or("the kernel has no Landlock")?;
         let full = vec![Bytes::from(self.at("in"))];
         Ok(LandlockPlan { abi, govern_reads, read: Vec::new(), full, write: Vec::new(), carve: None })
+    }
+
+    fn file_size(&self) -> Seen {
+        sys::limit(libc::RLIMIT_FSIZE, 100).map_err(text)?;
+        sys::ignore_file_size();
+        works("a small file", fs::write(self.at("in/small"), [0; 100]))?;
+        refused("a larger file", fs::write(self.at("in/large"), [0; 101]), &[Errno::FBIG])?;
+        Ok("no larger than allowed".to_owned())
     }
 
     fn landlock_write(&self) -> Seen {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use provost_core::caps::CapHit;
 use provost_core::containment::{Guarantee, Rung, Strength};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -13,6 +14,8 @@ use rustix::net::RecvFlags;
 use rustix::pipe::PipeFlags;
 
 use super::capture::Capture;
+use super::pid1::Last;
+use super::sample::{self, Sampler};
 use super::{contain, kill, pid1, read_all};
 use crate::bytes::Bytes;
 use crate::plan::{Order, Plan};
@@ -124,7 +127,8 @@ fn run(
         capture: Capture::new(order.keep_head, order.keep_tail),
         buffer: vec![0; CHUNK],
         output_open: true,
-        status: None,
+        last: Last::default(),
+        sampler: if plan.rung == Rung::R3 { None } else { Sampler::new(&plan.limits, plan.rung) },
     };
     let limit = Duration::from_millis(order.wall_ms);
     let cut = watch.until_end(began + limit);
@@ -132,10 +136,16 @@ fn run(
     if let Some(failure) = exec_failure(&child) {
         return Err(failure);
     }
-    let status = watch.status;
+    let Last { status, over, mut hits } = std::mem::take(&mut watch.last);
+    if matches!(plan.rung, Rung::R1 | Rung::R2) {
+        // Under R3 process 1 has said so.
+        hits = sample::reached(&plan.limits, watch.sampler.take(), status);
+    }
     let output = std::mem::replace(&mut watch.capture, Capture::new(0, 0)).finish();
+    let cut = cut.or(over.map(Cut::Capped));
     let ended = match (cut, status) {
         (Some(Cut::Deadline), _) => Ended::TimedOut { limit_ms: order.wall_ms },
+        (Some(Cut::Capped(hit)), _) => Ended::Capped(hit),
         (Some(Cut::Cancel), _) => Ended::Cancelled,
         (Some(Cut::DriverLost), _) => Ended::DriverLost,
         (None, Some(raw)) if libc::WIFEXITED(raw) => Ended::Exited(libc::WEXITSTATUS(raw)),
@@ -150,6 +160,7 @@ fn run(
         output,
         receipt,
         survivors,
+        caps: hits,
         unprotected,
     })
 }
@@ -185,9 +196,7 @@ fn write_whole(folder: BorrowedFd<'_>, name: &str, text: &[u8]) -> Result<(), Er
 
 fn mark_started(folder: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)?;
-    // Durable before the command is let go: after a power cut, a folder without the marker says that it never ran.
-    rustix::fs::fsync(folder)
+    rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)
 }
 
 /// A fresh folder for a command that has no `/tmp` of its own, and the variables that point there.
@@ -322,6 +331,7 @@ fn exec_failure(child: &Child) -> Option<Failure> {
 #[derive(Clone, Copy)]
 pub(super) enum Cut {
     Deadline,
+    Capped(CapHit),
     Cancel,
     DriverLost,
 }
@@ -336,7 +346,7 @@ pub(super) fn read_driver(control: &OwnedFd) -> Option<Cut> {
 }
 
 /// Polls until something happens or the deadline passes.
-fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) {
+pub(super) fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout =
         Timespec { tv_sec: left.as_secs().min(i32::MAX as u64) as i64, tv_nsec: left.subsec_nanos().into() };
@@ -348,6 +358,11 @@ fn wait(descriptors: &mut [PollFd<'_>], deadline: Instant) {
     }
 }
 
+/// All processes below the supervisor.
+fn tree() -> Vec<u32> {
+    kill::below(std::process::id()).into_iter().map(|(pid, _)| pid).collect()
+}
+
 struct Watch<'run> {
     /// `None` once the driver is known to be gone or to have cancelled.
     control: Option<&'run OwnedFd>,
@@ -356,15 +371,17 @@ struct Watch<'run> {
     capture: Capture,
     buffer: Vec<u8>,
     output_open: bool,
-    /// The command's raw wait status.
-    status: Option<i32>,
+    /// What is known of its end.
+    last: Last,
+    /// Watches the sums of the tree where no process 1 does.
+    sampler: Option<Sampler>,
 }
 
 impl Watch<'_> {
     /// Drains output until the command ends (`None`) or has to be stopped.
     fn until_end(&mut self, deadline: Instant) -> Option<Cut> {
         loop {
-            self.wait(deadline);
+            self.wait(self.sampler.as_ref().map_or(deadline, |sampler| deadline.min(sampler.due())));
             if let Some(cut) = self.control.and_then(read_driver) {
                 self.control = None;
                 return Some(cut);
@@ -373,6 +390,9 @@ impl Watch<'_> {
                 return None;
             }
             self.drain_once();
+            if let Some(hit) = self.sampler.as_mut().and_then(|sampler| sampler.look(tree)) {
+                return Some(Cut::Capped(hit));
+            }
             if Instant::now() >= deadline {
                 return Some(Cut::Deadline);
             }
@@ -392,13 +412,13 @@ impl Watch<'_> {
 
     /// Collects the dead; whether the command is among them.
     fn collect(&mut self) -> bool {
-        let mut signals = [0u8; 128];
-        while rustix::io::read(self.signals, &mut signals).is_ok_and(|count| count > 0) {}
+        sys::drain(self.signals);
         if let Some(status) = &self.child.status {
-            let mut raw = [0u8; 4];
-            return match rustix::io::read(status, &mut raw) {
-                Ok(4) => {
-                    self.status = Some(i32::from_ne_bytes(raw));
+            let mut text = [0u8; 4096];
+            return match rustix::io::read(status, &mut text) {
+                Ok(count) if count > 0 => {
+                    // From our own process 1; anything else is as if it had said nothing.
+                    self.last = serde_json::from_slice(&text[..count]).unwrap_or_default();
                     true
                 }
                 // Process 1 is gone and has said nothing.
@@ -408,10 +428,10 @@ impl Watch<'_> {
         }
         while let Ok(Some((pid, raw))) = sys::reap(-1, false) {
             if pid == self.child.pid {
-                self.status = Some(raw);
+                self.last.status = Some(raw);
             }
         }
-        self.status.is_some()
+        self.last.status.is_some()
     }
 
     /// Reads what is there, at most one chunk; whether there was anything.
@@ -474,8 +494,7 @@ impl Watch<'_> {
                 return 1;
             }
             wait(&mut [PollFd::new(self.signals, PollFlags::IN)], deadline);
-            let mut signals = [0u8; 128];
-            while rustix::io::read(self.signals, &mut signals).is_ok_and(|count| count > 0) {}
+            sys::drain(self.signals);
         }
     }
 }

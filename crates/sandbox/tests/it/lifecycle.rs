@@ -5,7 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use provost_core::containment::Rung;
-use provost_sandbox::{Cancel, Ended, Recovered, RunError, recover};
+use provost_sandbox::{Cancel, Ended, Recovered, RunError, prepare_record, recover};
 
 use crate::support::{Host, eventually, read, sandbox};
 
@@ -20,7 +20,7 @@ fn driver_process() {
     let rung = if rung == "R3" { Rung::R3 } else { Rung::R2 };
     let base = PathBuf::from(base);
     let profile = provost_sandbox::Profile::for_workspace(base.join("ws")).unwrap();
-    let command = provost_sandbox::Command {
+    let mut command = provost_sandbox::Command {
         argv: ["sh", "-c", script].map(Into::into).to_vec(),
         cwd: base.join("ws"),
         env: [("PATH".into(), "/usr/bin:/bin".into())].into(),
@@ -29,9 +29,14 @@ fn driver_process() {
         keep_tail: 1000,
         record_dir: base.join("record"),
     };
-    let result = sandbox(rung, profile).run(&command, &Cancel::new().unwrap());
+    let contained = sandbox(rung, profile);
+    let result = contained.run(&command, &Cancel::new().unwrap());
     std::fs::write(base.join("result"), format!("{result:?}")).unwrap();
-    std::thread::sleep(Duration::from_secs(60));
+    eventually("another order", || base.join("again").exists());
+    command.record_dir = base.join("second-record");
+    std::fs::create_dir(&command.record_dir).unwrap();
+    let result = contained.run(&command, &Cancel::new().unwrap());
+    std::fs::write(base.join("second-result"), format!("{result:?}")).unwrap();
 }
 
 fn drive(base: &Path, rung: &str, script: &str) -> Child {
@@ -91,7 +96,8 @@ fn a_killed_supervisor_leaves_the_unknown_and_no_tree() {
     let driver = drive(host.dir.path(), "R3", "while :; do echo . >> beat; sleep 0.005; done");
     let beat = host.ws().join("beat");
     eventually("the command runs", || read(&beat).len() > 4);
-    let supervisor = child_of(driver.id());
+    // The launcher is the driver's child, the supervisor the launcher's.
+    let supervisor = child_of(child_of(driver.id()).as_raw_pid() as u32);
     rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
     let record = host.dir.path().join("record");
     assert_eq!(recover(&record, Duration::from_secs(5)).unwrap(), Recovered::Unknown);
@@ -120,7 +126,13 @@ fn child_of(parent: u32) -> rustix::process::Pid {
 #[test]
 fn an_untouched_folder_is_a_command_that_never_ran() {
     let host = Host::new();
-    assert!(matches!(recover(&host.record_dir(), Duration::ZERO).unwrap(), Recovered::NotStarted(_)));
+    let untouched = host.record_dir();
+    assert_eq!(recover(&untouched, Duration::ZERO).unwrap(), Recovered::Unknown);
+    prepare_record(&untouched).unwrap();
+    assert!(matches!(recover(&untouched, Duration::ZERO).unwrap(), Recovered::NotStarted(_)));
+    // After a restart of the host nothing is proven by what is missing.
+    std::fs::write(untouched.join("boot"), "another boot\n").unwrap();
+    assert_eq!(recover(&untouched, Duration::ZERO).unwrap(), Recovered::Unknown);
     assert!(recover(Path::new("/no/such/folder"), Duration::ZERO).is_err());
     let command = host.command(&["no-such-program"]);
     assert!(host.try_run(Rung::R3, host.profile(), &command).is_err());
@@ -128,6 +140,24 @@ fn an_untouched_folder_is_a_command_that_never_ran() {
         panic!()
     };
     assert_eq!((failure.step.as_str(), failure.errno), ("exec", libc::ENOENT));
+}
+
+#[test]
+fn a_killed_launcher_is_replaced_and_takes_nothing_with_it() {
+    let host = Host::new();
+    let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; echo whole";
+    let driver = drive(host.dir.path(), "R3", script);
+    eventually("the command runs", || host.ws().join("begun").exists());
+    rustix::process::kill_process(child_of(driver.id()), rustix::process::Signal::KILL).unwrap();
+    std::fs::write(host.ws().join("go"), "").unwrap();
+    let result = || read(&host.dir.path().join("result"));
+    eventually("the result", || !result().is_empty());
+    assert!(result().contains("Exited(0)"), "{}", result());
+    std::fs::write(host.dir.path().join("again"), "").unwrap();
+    let again = || read(&host.dir.path().join("second-result"));
+    eventually("another result", || !again().is_empty());
+    assert!(again().contains("Exited(0)"), "{}", again());
+    shoot(driver);
 }
 
 #[test]

@@ -186,28 +186,3 @@ fn process_1_collects_orphans() {
         cat /proc/[0-9]*/stat; exit 1";
     host.sh(Rung::R3, script).assert_ok();
 }
-
-#[test]
-fn limits_hold_for_the_tree() {
-    let host = Host::new();
-    let mut profile = host.profile();
-    profile.limits.processes = Some(20);
-    profile.limits.tmp_bytes = 1 << 20;
-    profile.limits.file_bytes = Some(100_000);
-    profile.limits.data_bytes = Some(256 << 20);
-    let run = |script: &str| host.run_with(Rung::R3, profile.clone(), &host.command(&["sh", "-c", script]));
-    let ran = run(
-        "head -c 90000 /dev/zero > /tmp/f && for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat /tmp/f >> /tmp/g$i || exit 4; done",
-    );
-    assert_eq!(ran.record.ended, Ended::Exited(4), "{}", ran.text);
-    assert!(ran.text.contains("No space left"), "{}", ran.text);
-    run("head -c 200000 /dev/zero > file").assert_refused();
-    assert!(std::fs::metadata(host.ws().join("file")).unwrap().len() <= 100_000);
-    run("/usr/bin/python3 -c 'bytearray(1 << 30)'").assert_refused();
-    if !rustix::process::getuid().is_root() {
-        // The kernel exempts uid 0 from this one.
-        let forks = "import os, sys, time\nfor i in range(40):\n    try:\n        if os.fork() == 0: time.sleep(20)\n    except BlockingIOError: print('refused at', i); sys.exit(3)";
-        let ran = host.run_with(Rung::R3, profile.clone(), &host.command(&["/usr/bin/python3", "-c", forks]));
-        assert_eq!(ran.record.ended, Ended::Exited(3), "{}", ran.text);
-    }
-}

@@ -43,6 +43,7 @@ fn record(ended: Ended) -> ExitRecord {
         output: Captured { head: b"out\n".to_vec(), tail: Vec::new(), total: 4, sha256: String::new() },
         receipt: receipt(),
         survivors: 0,
+        caps: Vec::new(),
         unprotected: Vec::new(),
     }
 }

@@ -1,0 +1,138 @@
+//! What the processes of a tree take together, looked up in `/proc` at intervals.
+//!
+//! What the kernel can refuse by itself it refuses (`contain.rs`). It knows no sum over a tree without a control group, so
+//! sums are watched here: a breach is noticed late, and what it reached by then is said.
+
+use std::time::{Duration, Instant};
+
+use provost_core::caps::{Cap, CapHit, Caps};
+use provost_core::containment::Rung;
+
+use super::read_proc;
+use crate::sys;
+
+/// The sums of one tree.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sums {
+    cpu_ms: u64,
+    /// Resident pages, those that processes share counted for each: never less than what is used.
+    resident: u64,
+    tasks: u64,
+}
+
+/// Watches the sums of one tree.
+pub(super) struct Sampler {
+    caps: Caps,
+    interval: Duration,
+    due: Instant,
+    /// Whether the kernel refuses more processes by itself.
+    processes_refused: bool,
+    hits: Vec<CapHit>,
+}
+
+impl Sampler {
+    /// `None` when there is nothing to watch.
+    pub(super) fn new(caps: &Caps, rung: Rung) -> Option<Self> {
+        if rung == Rung::R0 || (caps.cpu_ms, caps.memory_bytes, caps.processes) == (None, None, None) {
+            return None;
+        }
+        // Under R3 `/proc` holds the tree and nothing else; otherwise all of the host's processes have to be read.
+        let interval = Duration::from_millis(if rung == Rung::R3 { 100 } else { 500 });
+        Some(Self {
+            caps: *caps,
+            interval,
+            due: Instant::now() + interval,
+            processes_refused: rung == Rung::R3 && sys::ids().0 != 0,
+            hits: Vec::new(),
+        })
+    }
+
+    /// When the next look is due.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Looks if it is time to; a cap that is exceeded and for which the tree has to be killed.
+    pub(super) fn look(&mut self, tree: impl FnOnce() -> Vec<u32>) -> Option<CapHit> {
+        if Instant::now() < self.due {
+            return None;
+        }
+        let tree = tree();
+        let sums = sums(&tree);
+        self.due = Instant::now() + self.interval;
+        let over = |cap: Cap, reached: u64| {
+            let limit = self.caps.limit(cap).filter(|limit| reached > *limit)?;
+            Some(CapHit { cap, limit, reached })
+        };
+        if let Some(limit) = self.caps.processes.filter(|_| self.processes_refused) {
+            if sums.tasks >= limit {
+                note(&mut self.hits, CapHit { cap: Cap::Processes, limit, reached: sums.tasks });
+            }
+        } else if let Some(hit) = over(Cap::Processes, sums.tasks) {
+            return Some(hit);
+        }
+        over(Cap::Cpu, sums.cpu_ms).or_else(|| {
+            // Exact, and dearer: asked for only where the estimate is over.
+            over(Cap::Memory, sums.resident).and_then(|_| over(Cap::Memory, proportional(&tree)))
+        })
+    }
+}
+
+/// Caps that a command reached without being killed for it: those that were seen meanwhile, and those that its end shows.
+pub(super) fn reached(caps: &Caps, sampler: Option<Sampler>, status: Option<i32>) -> Vec<CapHit> {
+    let mut hits = sampler.map(|sampler| sampler.hits).unwrap_or_default();
+    let usage = sys::usage_of_children();
+    for (cap, reached) in [(Cap::Cpu, usage.cpu_ms), (Cap::Memory, usage.largest_resident)] {
+        if let Some(limit) = caps.limit(cap).filter(|limit| reached >= *limit) {
+            note(&mut hits, CapHit { cap, limit, reached });
+        }
+    }
+    let too_large = status.is_some_and(|raw| ended_by(raw, libc::SIGXFSZ));
+    if let Some(limit) = caps.file_bytes.filter(|_| too_large) {
+        note(&mut hits, CapHit { cap: Cap::FileSize, limit, reached: limit });
+    }
+    hits
+}
+
+/// Whether a signal ended the command, or its last part where a shell ran it.
+fn ended_by(raw: i32, signal: i32) -> bool {
+    (libc::WIFSIGNALED(raw) && libc::WTERMSIG(raw) == signal)
+        || (libc::WIFEXITED(raw) && libc::WEXITSTATUS(raw) == 128 + signal)
+}
+
+/// Keeps the furthest of each cap.
+fn note(hits: &mut Vec<CapHit>, hit: CapHit) {
+    match hits.iter_mut().find(|found| found.cap == hit.cap) {
+        Some(found) => found.reached = found.reached.max(hit.reached),
+        None => hits.push(hit),
+    }
+}
+
+fn sums(tree: &[u32]) -> Sums {
+    let mut sums = Sums::default();
+    let (page, tick_ms) = (rustix::param::page_size() as u64, 1000 / rustix::param::clock_ticks_per_second());
+    for pid in tree {
+        let Some(text) = read_proc(&format!("/proc/{pid}/stat")) else { continue };
+        // proc(5), counted from the state, which stands behind the name: utime 14, stime 15, cutime 16, cstime 17,
+        // num_threads 20, rss 24. What its dead children took stands in a process once it has collected them.
+        let Some((_, fields)) = text.rsplit_once(')') else { continue };
+        let fields: Vec<u64> = fields.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+        let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
+        sums.cpu_ms += [14, 15, 16, 17].map(field).iter().sum::<u64>() * tick_ms;
+        sums.tasks += field(20);
+        sums.resident += field(24) * page;
+    }
+    sums
+}
+
+/// Memory in bytes, shared pages in shares. Of a process that may not be looked at, all that is resident.
+fn proportional(tree: &[u32]) -> u64 {
+    let of = |pid: &u32| {
+        let kib = read_proc(&format!("/proc/{pid}/smaps_rollup")).and_then(|text| {
+            text.lines()
+                .find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        });
+        kib.map_or_else(|| sums(&[*pid]).resident, |kib| kib * 1024)
+    };
+    tree.iter().map(of).sum()
+}
