@@ -239,8 +239,9 @@ impl RunState {
             "it names no act that waits for approval",
         )?;
         must(
-            body.why != Pause::Indeterminate || act.is_some_and(|act| act.started.is_some()),
-            "it names no act that may have happened",
+            body.why != Pause::Indeterminate
+                || act.is_some_and(|act| act.started.is_some() && act.settled.is_none()),
+            "it names no act that may have happened and that nobody has settled",
         )?;
         if body.why == Pause::Indeterminate {
             self.indeterminate = body.act;

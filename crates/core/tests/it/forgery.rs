@@ -85,8 +85,12 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunHeld(_) | Body::WorkspaceRestored(_) => false,
         // The end that it gives to the run is no other's.
         Body::RunCancelled(_) => after.iter().any(|event| matches!(event.body, Body::RunFinished(_))),
-        // A rewind makes it void, if the gate has not been decided on by then.
-        Body::Submitted(_) if is_rewound_at_once(after) => false,
+        // A rewind makes them void where nothing came of them by then.
+        Body::ModelAnswered(_) | Body::Submitted(_) | Body::Note(_) | Body::GateJudged(_)
+            if is_rewound_at_once(after) =>
+        {
+            false
+        }
         Body::ModelAnswered(_)
         | Body::CallInvalid(_)
         | Body::ActDecided(_)

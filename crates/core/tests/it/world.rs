@@ -671,6 +671,10 @@ impl World {
             let how = self.choices.of(&[Settlement::DidNot, Settlement::Happened, Settlement::Again]);
             return self.append(Body::ActSettled(ActSettled { act, how, by: "world".to_owned() }));
         }
+        if self.state.open_acts()[&act].settled.is_some() {
+            // A person has said so before.
+            return self.end(act, ActEnd::Interrupted, Vec::new(), Vec::new(), None);
+        }
         self.troubles -= 1;
         self.append(Body::DriverDetached(DriverDetached { why: Pause::Indeterminate, act: Some(act) }));
     }
