@@ -154,7 +154,6 @@ pub struct Policy {
     pub caps: Caps,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_usual(caps: &Caps) -> bool {
     *caps == Caps::default()
 }
