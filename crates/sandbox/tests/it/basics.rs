@@ -94,7 +94,9 @@ fn the_probe_finds_everything_on_this_host() {
     let began = std::time::Instant::now();
     let probe = provost_sandbox::Probe::run();
     println!("{:?} {:#?}", began.elapsed(), probe);
-    let missing: Vec<_> = probe.facts.iter().filter(|fact| !fact.holds).collect();
+    // The kernel exempts uid 0 from a bound on processes; they are counted instead.
+    let exempt = |name: &str| name == "process-limit" && rustix::process::getuid().is_root();
+    let missing: Vec<_> = probe.facts.iter().filter(|fact| !fact.holds && !exempt(&fact.name)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
     assert_eq!(probe.strongest, Rung::R3);
 }
