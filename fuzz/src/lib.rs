@@ -10,6 +10,7 @@ mod world;
 use std::sync::LazyLock;
 
 use provost_core::act::Touch;
+use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
@@ -88,7 +89,12 @@ pub fn pattern(data: &[u8]) {
     let with = |effect| {
         let mut layer = Layer::named("it");
         layer.rules.push(Rule { effect, pattern: pattern.clone() });
-        Policy { layers: vec![layer], containment: Containment::Strongest, at_least: Rung::R0 }
+        Policy {
+            layers: vec![layer],
+            containment: Containment::Strongest,
+            at_least: Rung::R0,
+            caps: Caps::default(),
+        }
     };
     let (allow, ask, deny) = (with(Effect::Allow), with(Effect::Ask), with(Effect::Deny));
     for touch in touches(what) {
