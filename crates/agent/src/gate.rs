@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use provost_core::act::{ExitFact, Recovery, show_argv};
+use provost_core::act::{Recovery, show_argv};
 use provost_core::contract::Gate;
 use provost_core::event::{Body, GateJudged, GateVerdict, Note, NoteWhy};
 use provost_core::id::ActId;
@@ -55,22 +55,9 @@ impl Driver<'_> {
         // and nothing drifted since, the tree now is the tree that it judged.
         let drifted = self.note_drift()?;
         let tree = self.files.tree()?;
-        let verdict = match exit {
-            Some(ExitFact::Exited { code: 0 })
-                if !changed && drifted == Drift::None && self.files.is_whole() =>
-            {
-                GateVerdict::Passed
-            }
-            Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
-                GateVerdict::Errored
-            }
-            Some(
-                ExitFact::Exited { .. }
-                | ExitFact::Signalled { .. }
-                | ExitFact::TimedOut { .. }
-                | ExitFact::Capped { .. },
-            ) => GateVerdict::Failed,
-        };
+        let same = !changed && drifted == Drift::None && self.files.is_whole();
+        let said = GateVerdict::of(exit);
+        let verdict = if same { said } else { said.on_another_tree() };
         self.recorder.record(Body::GateJudged(GateJudged { act, tree, verdict }))
     }
 

@@ -39,7 +39,13 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
             let _ = writeln!(out, "- {promise}");
         }
     }
-    let _ = writeln!(out, "- they may take: {}", contract.policy.caps);
+    let is_held = |guarantee| {
+        matches!(receipt.guarantees.get(&guarantee), Some(Strength::Enforced | Strength::Sampled))
+    };
+    let caps = contract.policy.caps.words(is_held);
+    if !caps.is_empty() {
+        let _ = writeln!(out, "- they may take: {}", caps.join(", "));
+    }
     out.push_str(
         "\nA refusal names the rule that refused. Do not look for a way around it: find another way to do the work, \
          or say in `submit` what you could not do.\n\

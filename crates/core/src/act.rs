@@ -285,6 +285,18 @@ pub enum ExitFact {
     DriverLost,
 }
 
+impl ExitFact {
+    /// How an act whose command ended so ends.
+    pub fn end(self) -> ActEnd {
+        match self {
+            Self::Exited { code: 0 } => ActEnd::Done,
+            Self::Exited { .. } | Self::Signalled { .. } | Self::Capped { .. } => ActEnd::Failed,
+            Self::TimedOut { .. } => ActEnd::TimedOut,
+            Self::Cancelled | Self::DriverLost => ActEnd::Interrupted,
+        }
+    }
+}
+
 /// Numbers of one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -23,17 +23,6 @@ pub enum Cap {
 }
 
 impl Cap {
-    /// The name used in events and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Processes => "processes",
-            Self::FileSize => "file-size",
-            Self::Tmp => "tmp",
-        }
-    }
-
     /// An amount of it, as a person reads it.
     fn show(self, amount: u64) -> String {
         match self {
@@ -77,10 +66,9 @@ impl fmt::Display for CapHit {
 /// Bounds for each command. `None` is no bound of its own.
 ///
 /// ```
-/// use provost_core::caps::Caps;
-/// let mine = Caps { memory_bytes: Some(4 << 30), ..Caps::default() };
-/// let stricter = mine.within(Caps { memory_bytes: Some(1 << 30), ..Caps::none() });
-/// assert_eq!((stricter.memory_bytes, stricter.processes), (Some(1 << 30), Some(4096)));
+/// use provost_core::caps::{Cap, Caps};
+/// let caps = Caps { memory_bytes: Some(4 << 30), ..Caps::default() };
+/// assert_eq!((caps.limit(Cap::Memory), caps.limit(Cap::Processes)), (Some(4 << 30), Some(4096)));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +124,25 @@ impl Caps {
         ]
     }
 
+    /// In words, for the agent that has to live with them: those that `holds` says something of.
+    pub fn words(&self, holds: impl Fn(Guarantee) -> bool) -> Vec<String> {
+        let of = |guarantee: Guarantee, cap: Cap| {
+            self.limit(cap).filter(|_| holds(guarantee)).map(|limit| cap.show(limit))
+        };
+        let files = self.open_files.filter(|_| holds(Guarantee::CapOpenFiles));
+        [
+            of(Guarantee::CapCpu, Cap::Cpu),
+            of(Guarantee::CapMemory, Cap::Memory),
+            of(Guarantee::CapProcesses, Cap::Processes),
+            of(Guarantee::CapFileSize, Cap::FileSize),
+            of(Guarantee::CapTmp, Cap::Tmp),
+            files.map(|number| format!("{number} open files in each process")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
     /// What is allowed of one of them. The private `/tmp` has a size in any case.
     pub fn limit(&self, cap: Cap) -> Option<u64> {
         match cap {
@@ -145,33 +152,6 @@ impl Caps {
             Cap::FileSize => self.file_bytes,
             Cap::Tmp => Some(self.tmp_bytes.unwrap_or(1 << 30)),
         }
-    }
-
-    /// The smaller one of each bound.
-    #[must_use]
-    pub fn within(self, other: Self) -> Self {
-        let smaller = |a: Option<u64>, b: Option<u64>| match (a, b) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        Self {
-            cpu_ms: smaller(self.cpu_ms, other.cpu_ms),
-            memory_bytes: smaller(self.memory_bytes, other.memory_bytes),
-            processes: smaller(self.processes, other.processes),
-            file_bytes: smaller(self.file_bytes, other.file_bytes),
-            open_files: smaller(self.open_files, other.open_files),
-            tmp_bytes: smaller(self.tmp_bytes, other.tmp_bytes),
-        }
-    }
-}
-
-/// In words, for the agent that has to live with them.
-impl fmt::Display for Caps {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let of = |cap: Cap| self.limit(cap).map(|limit| cap.show(limit));
-        let all = [Cap::Cpu, Cap::Memory, Cap::Processes, Cap::FileSize, Cap::Tmp].map(of);
-        let files = self.open_files.map(|number| format!("{number} open files in each process"));
-        f.write_str(&all.into_iter().chain([files]).flatten().collect::<Vec<_>>().join(", "))
     }
 }
 

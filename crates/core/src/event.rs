@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use read::BadEvent;
 
-use crate::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
+use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
@@ -532,6 +532,26 @@ pub enum GateVerdict {
     Failed,
     /// It could not be run, or changed the tree that it judged: it says nothing.
     Errored,
+}
+
+impl GateVerdict {
+    /// What the gate says that ended so and left the tree as it was. One that could not be run says nothing.
+    pub fn of(exit: Option<ExitFact>) -> Self {
+        match exit.map(ExitFact::end) {
+            Some(ActEnd::Done) => Self::Passed,
+            Some(ActEnd::Failed | ActEnd::TimedOut) => Self::Failed,
+            Some(ActEnd::Interrupted | ActEnd::Refused) | None => Self::Errored,
+        }
+    }
+
+    /// What it says if the tree is not the one that it judged.
+    #[must_use]
+    pub fn on_another_tree(self) -> Self {
+        match self {
+            Self::Passed => Self::Errored,
+            Self::Failed | Self::Errored => self,
+        }
+    }
 }
 
 /// The gate was judged.

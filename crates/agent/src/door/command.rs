@@ -132,13 +132,7 @@ impl Driver<'_> {
         for path in &reverted {
             text.push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
         }
-        let end = match exit {
-            ExitFact::Exited { code: 0 } => ActEnd::Done,
-            ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::Capped { .. } => ActEnd::Failed,
-            ExitFact::TimedOut { .. } => ActEnd::TimedOut,
-            ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
-        };
-        let mut result = ActResult::of(end, text);
+        let mut result = ActResult::of(exit.end(), text);
         result.changes = changes;
         result.reverted = reverted;
         result.duration_ms = record.duration_ms;

@@ -20,32 +20,6 @@ pub(super) fn must(holds: bool, why: &str) -> Checked {
 /// File modes of git that a workspace's files can have.
 const MODES: [&str; 3] = ["100644", "100755", "120000"];
 
-/// What the gate's run says. A gate that could not be run, or did not judge the tree that it leaves, says nothing.
-fn verdict(exit: Option<ExitFact>, changed: bool) -> GateVerdict {
-    match exit {
-        Some(ExitFact::Exited { code: 0 }) if !changed => GateVerdict::Passed,
-        Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None => {
-            GateVerdict::Errored
-        }
-        Some(
-            ExitFact::Exited { .. }
-            | ExitFact::Signalled { .. }
-            | ExitFact::TimedOut { .. }
-            | ExitFact::Capped { .. },
-        ) => GateVerdict::Failed,
-    }
-}
-
-/// How an act whose command ended so ends.
-fn end(exit: ExitFact) -> ActEnd {
-    match exit {
-        ExitFact::Exited { code: 0 } => ActEnd::Done,
-        ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::Capped { .. } => ActEnd::Failed,
-        ExitFact::TimedOut { .. } => ActEnd::TimedOut,
-        ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
-    }
-}
-
 impl RunState {
     /// A command runs within the contract's time, and the gate where the contract means it to.
     pub(super) fn check_limits(&self, act: &OpenAct, intent: &Intent) -> Checked {
@@ -126,8 +100,8 @@ impl RunState {
             return Err("the gate did not run".to_owned());
         };
         must(run.act == body.act, "it judges another act")?;
-        let exit = run.command.as_ref().map(|command| command.exit);
-        let given = verdict(exit, run.changed);
+        let said = GateVerdict::of(run.command.as_ref().map(|command| command.exit));
+        let given = if run.changed { said.on_another_tree() } else { said };
         match (body.verdict == given, given) {
             (true, _) => Ok(()),
             (false, GateVerdict::Passed) => Err("the gate passed".to_owned()),
@@ -227,7 +201,7 @@ impl OpenAct {
                 must(body.end != ActEnd::Done, "it ran a command and does not say how that ended")
             }
             (Intent::Command { .. }, Some(command)) => {
-                must(body.end == end(command.exit), "it did not end as its command did")?;
+                must(body.end == command.exit.end(), "it did not end as its command did")?;
                 must(
                     command.containment.as_ref().map_or(attached, |receipt| receipt.rung) >= self.rung,
                     "its command was contained less than the driver said when it started",

@@ -2,7 +2,9 @@
 //! get past the state machine. What it cannot see is said here too: a journal that simply ends early is a good journal
 //! (the signed head finds that, I7), and so is one without its drifts, failed requests and takeovers.
 
+mod caps;
 mod drivers;
+mod hand;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +23,7 @@ use provost_core::policy::{Effect, Layer, Policy, Preset};
 use provost_core::state::{Next, RunState, Violation, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
+use self::hand::*;
 use crate::cases;
 use crate::world::{self, digest, good_run, journals, path, receipt};
 
@@ -308,210 +311,6 @@ proptest! {
             prop_assert!(refused(&renumbered(forged)));
         }
     }
-}
-
-fn forged_answer(state: &RunState, usage: Usage) -> Event {
-    let step = StepId(state.ledger().steps);
-    let body = ModelAnswered {
-        step,
-        invocation: invocation_id(state.stream(), step),
-        answer: digest(9),
-        calls: 0,
-        text: true,
-        stop: Stop::End,
-        usage,
-        estimated: false,
-        model: "m".to_owned(),
-        latency_ms: 1,
-        ttft_ms: None,
-    };
-    event_after(state, Body::ModelAnswered(body))
-}
-
-fn event_after(state: &RunState, body: Body) -> Event {
-    let at_ms = state.span_ms().1;
-    Event {
-        v: 1,
-        stream: state.stream().clone(),
-        seq: state.next_seq(),
-        at_ms,
-        agent: provost_core::id::AgentId(0),
-        body,
-        prev: provost_core::digest::Digest::ZERO,
-        hash: provost_core::digest::Digest::ZERO,
-    }
-}
-
-/// A run written by hand, event by event.
-struct Hand(RunState);
-
-impl Hand {
-    /// A run with one answer of `calls` calls, under `policy`, its driver at `rung`, with the gate of the worlds.
-    fn new(policy: Policy, rung: Rung, calls: u32) -> Self {
-        let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
-        created.policy = policy;
-        created.budget = Budget::default();
-        let mut hand = Self(RunState::new("r-hand".parse().unwrap()));
-        hand.does(Body::RunCreated(created));
-        hand.attach(rung);
-        hand.answer(calls);
-        hand
-    }
-
-    fn workspace(calls: u32) -> Self {
-        let rules = Layer::named("hand").rule(Effect::Deny, "write guarded/").unwrap();
-        let rules =
-            rules.rule(Effect::Ask, "read asked/").unwrap().rule(Effect::Ask, "write asked/").unwrap();
-        Self::new(Policy::preset(Preset::Workspace).with(rules), Rung::R3, calls)
-    }
-
-    #[track_caller]
-    fn does(&mut self, body: Body) {
-        let event = event_after(&self.0, body);
-        self.0.apply(&event).unwrap();
-    }
-
-    /// The body is refused, for this reason, and leaves the state as it was.
-    #[track_caller]
-    fn cannot(&mut self, body: Body, why: &str) {
-        let before = self.0.clone();
-        let event = event_after(&self.0, body);
-        let violation = self.0.apply(&event).unwrap_err();
-        assert_eq!(self.0, before, "a refused event left its mark");
-        assert!(violation.to_string().contains(why), "refused for another reason: {violation}");
-    }
-
-    fn attach(&mut self, rung: Rung) {
-        let generation = self.0.generation() + 1;
-        let containment = receipt(rung);
-        self.does(Body::DriverAttached(DriverAttached { generation, host: "h".into(), pid: 1, containment }));
-    }
-
-    fn answer(&mut self, calls: u32) {
-        let Body::ModelAnswered(mut body) = forged_answer(&self.0, Usage::default()).body else {
-            unreachable!()
-        };
-        body.calls = calls;
-        body.text = calls == 0;
-        self.does(Body::ModelAnswered(body));
-    }
-
-    fn decided(&self, index: Option<u32>, tool: &str, touches: Vec<Touch>, recovery: Recovery) -> Body {
-        let policy = &self.0.created().unwrap().policy;
-        let decision = match index {
-            Some(_) => policy.decide(&touches, self.0.rung()),
-            None => policy.decide_ordered(&touches, self.0.rung()),
-        };
-        let step = StepId(self.0.ledger().steps - 1);
-        Body::ActDecided(ActDecided {
-            act: self.0.next_act(),
-            call: index.map(|index| CallRef { step, index }),
-            tool: tool.to_owned(),
-            args: digest(30),
-            touches,
-            recovery,
-            decision,
-        })
-    }
-
-    #[track_caller]
-    fn decides(&mut self, index: Option<u32>, touches: Vec<Touch>) -> ActId {
-        let act = self.0.next_act();
-        let body = self.decided(index, "tool", touches, Recovery::Supervised);
-        self.does(body);
-        act
-    }
-
-    /// Runs the gate up to its judgement, which is left to the caller.
-    #[track_caller]
-    fn run_gate(&mut self, exit: i32) -> ActId {
-        let act = self.decides(None, vec![gate()]);
-        self.does(started(act, command("check all")));
-        self.does(finished(act, end_of(exit), vec![], Some(ran(exit, Rung::R3))));
-        act
-    }
-
-    #[track_caller]
-    fn submit(&mut self) {
-        let step = StepId(self.0.ledger().steps - 1);
-        self.does(Body::Submitted(Submitted { step, via: SubmitVia::FinalAnswer, summary: digest(5) }));
-    }
-
-    fn end(&self, outcome: Outcome, verified: bool) -> Body {
-        let tree =
-            self.0.last_gate().map_or_else(|| world::tree(&world::start()), |judged| judged.tree.clone());
-        Body::RunFinished(RunFinished { outcome, verified, tree })
-    }
-}
-
-fn end_of(exit: i32) -> ActEnd {
-    if exit == 0 { ActEnd::Done } else { ActEnd::Failed }
-}
-
-fn gate() -> Touch {
-    exec("check all")
-}
-
-fn exec(line: &str) -> Touch {
-    Touch::Exec { argv: line.split(' ').map(str::to_owned).collect(), program: None }
-}
-
-fn read(name: &str) -> Touch {
-    Touch::Read { path: path(name) }
-}
-
-fn write(name: &str) -> Touch {
-    Touch::Write { path: path(name) }
-}
-
-fn command(line: &str) -> Intent {
-    Intent::Command {
-        argv: line.split(' ').map(str::to_owned).collect(),
-        cwd: provost_core::path::RelPath::root(),
-        limit_ms: 1000,
-    }
-}
-
-fn started(act: ActId, intent: Intent) -> Body {
-    Body::ActStarted(ActStarted { act, intent })
-}
-
-fn finished(act: ActId, end: ActEnd, changes: Vec<Change>, command: Option<CommandFact>) -> Body {
-    Body::ActFinished(Box::new(ActFinished {
-        act,
-        end,
-        result: digest(11),
-        changes,
-        reverted: vec![],
-        seen: vec![],
-        command,
-        duration_ms: 1,
-    }))
-}
-
-fn ran(code: i32, rung: Rung) -> CommandFact {
-    CommandFact {
-        exit: ExitFact::Exited { code },
-        duration_ms: 1,
-        output_bytes: 0,
-        survivors: 0,
-        caps: Vec::new(),
-        containment: Some(receipt(rung)),
-    }
-}
-
-fn creates(name: &str, content: u64) -> Change {
-    let after = Some(world::start().into_values().next().unwrap())
-        .map(|fact| provost_core::act::FileFact { content: digest(content), ..fact });
-    Change { path: path(name), before: None, after }
-}
-
-fn judged(act: ActId, verdict: GateVerdict) -> Body {
-    Body::GateJudged(GateJudged { act, tree: world::tree(&world::start()), verdict })
-}
-
-fn drifted(changes: Vec<Change>) -> Body {
-    Body::WorkspaceDrifted(WorkspaceDrifted { changes })
 }
 
 #[test]

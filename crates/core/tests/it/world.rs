@@ -638,12 +638,6 @@ impl World {
             6 => self.choices.of(&[ExitFact::TimedOut { limit_ms: 1000 }, ExitFact::Signalled { signal: 9 }]),
             _ => self.choices.of(&[ExitFact::DriverLost, ExitFact::Cancelled]),
         };
-        let end = match exit {
-            ExitFact::Exited { code: 0 } => ActEnd::Done,
-            ExitFact::Exited { .. } | ExitFact::Signalled { .. } | ExitFact::Capped { .. } => ActEnd::Failed,
-            ExitFact::TimedOut { .. } => ActEnd::TimedOut,
-            ExitFact::Cancelled | ExitFact::DriverLost => ActEnd::Interrupted,
-        };
         let changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
             1 => vec![self.change("a")],
             2 => vec![self.change("new/file"), self.change(ASKED)],
@@ -659,7 +653,7 @@ impl World {
             containment: (act.rung != self.state.rung() || self.choices.once_in(4))
                 .then(|| receipt(act.rung)),
         };
-        self.end(id, end, changes, reverted, Some(command));
+        self.end(id, exit.end(), changes, reverted, Some(command));
     }
 
     /// Nobody can tell what became of an act. The next time, a person does.

@@ -68,3 +68,21 @@ fn i5_what_is_done_again_is_decided_on_again() {
     assert_eq!(hand.0.next(), Next::Approve(act));
     hand.cannot(started(act, command("make all")), "neither the policy nor a person allows it");
 }
+
+/// What a person has said of an act stands: no driver asks again.
+#[test]
+fn an_act_is_settled_once() {
+    for how in [Settlement::Happened, Settlement::DidNot] {
+        let mut hand = Hand::workspace(1);
+        let act = hand.decides(Some(0), vec![exec("make all")]);
+        hand.does(started(act, command("make all")));
+        let asks = Body::DriverDetached(DriverDetached { why: Pause::Indeterminate, act: Some(act) });
+        hand.does(asks.clone());
+        hand.attach(Rung::R3);
+        let said = Body::ActSettled(ActSettled { act, how, by: "hand".into() });
+        hand.does(said.clone());
+        hand.cannot(asks, "nobody has settled");
+        hand.cannot(said, "cannot tell");
+        hand.does(finished(act, ActEnd::Interrupted, vec![], None));
+    }
+}
