@@ -337,3 +337,26 @@ fn explain() {
     assert_snapshot!(out.trim_end());
     assert!(!Path::new(&env.store()).exists(), "it needs no store");
 }
+
+/// Each of four processes is within the cap; together they are not.
+#[test]
+fn a_command_that_takes_too_much_is_ended_and_told_which_cap() {
+    let hogs = |seconds: u32| {
+        let script = format!(
+            "import os, time\nfor i in range(4):\n    if os.fork() == 0:\n        held = bytearray(60 << 20)\n        \
+             time.sleep({seconds})\n        os._exit(0)\nfor i in range(4): os.wait()\nprint('all done')"
+        );
+        [exec(&["/usr/bin/python3", "-c", &script])]
+    };
+    let capped = Case::new(hogs(60));
+    fs::write(capped.env.at("policy.toml"), "preset = \"workspace\"\n[caps]\nmemory_mib = 150\n").unwrap();
+    let _ = capped.run(&["--policy", "policy.toml"]).code(0);
+    let exit = &capped.events("act.finished")[0]["command"]["exit"];
+    assert_eq!((&exit["how"], &exit["hit"]["cap"]), (&json!("capped"), &json!("memory")), "{exit}");
+    assert!(exit["hit"]["reached"].as_u64() > exit["hit"]["limit"].as_u64(), "{exit}");
+    assert!(capped.told()[0].contains("of memory; the cap is 150 MiB of memory"), "{:?}", capped.told());
+
+    let free = Case::new(hogs(1));
+    let _ = free.run(&["--policy", "workspace"]).code(0);
+    assert!(free.told()[0].contains("all done"), "{:?}", free.told());
+}
