@@ -100,12 +100,22 @@ pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<(Vec<u8>, V
 
 /// Sends a report. A peer that is gone is not an error: whoever is gone is noticed elsewhere.
 pub(crate) fn report(socket: impl AsFd, report: &Report) -> bool {
+    report_with(socket, report, &[])
+}
+
+/// Sends a report with descriptors, at most four.
+pub(crate) fn report_with(socket: impl AsFd, report: &Report, descriptors: &[BorrowedFd<'_>]) -> bool {
     // Serialising a closed enum of strings and numbers does not fail.
-    serde_json::to_vec(report).is_ok_and(|bytes| send(socket, &bytes, &[]).is_ok())
+    serde_json::to_vec(report).is_ok_and(|bytes| send(socket, &bytes, descriptors).is_ok())
 }
 
 /// Receives a report; `None` at the end of the other side or when the packet is not one.
 pub(crate) fn next(socket: impl AsFd) -> Option<Report> {
-    let (bytes, _) = receive(socket, RecvFlags::empty()).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    next_with(socket).map(|(report, _)| report)
+}
+
+/// Receives a report and the descriptors that came with it.
+pub(crate) fn next_with(socket: impl AsFd) -> Option<(Report, Vec<OwnedFd>)> {
+    let (bytes, descriptors) = receive(socket, RecvFlags::empty()).ok()?;
+    serde_json::from_slice(&bytes).ok().map(|report| (report, descriptors))
 }
