@@ -22,6 +22,7 @@
 mod bytes;
 mod command;
 mod entry;
+pub mod image;
 mod init;
 mod landlock;
 mod launcher;
@@ -39,7 +40,7 @@ mod wire;
 
 pub use command::{Cancel, Command};
 pub use probe::{Fact, Probe};
-pub use profile::{Profile, ProfileError, WorkspaceAccess};
+pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
 pub use tended::{Ends, Gone, Program, Tended};

@@ -5,6 +5,7 @@
 mod basics;
 mod caps;
 mod files;
+mod images;
 mod kernel;
 mod lifecycle;
 mod network;
@@ -12,6 +13,7 @@ mod ordinary;
 mod output;
 mod processes;
 mod protected;
+mod rust_image;
 mod support;
 mod tended;
 mod toolchains;
