@@ -7,7 +7,7 @@ use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::profile::{MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
 pub const HOME: &str = "/tmp/home";
@@ -37,6 +37,12 @@ pub(crate) enum ViewStep {
     Bind { path: Bytes, writable: bool, required: bool },
     /// The private `/tmp`.
     Tmp,
+}
+
+/// How many files fit into a private folder of so many bytes: the kernel's own default would let empty files take half
+/// of the host's memory, whatever the size.
+pub(crate) fn inodes(bytes: u64) -> u64 {
+    (bytes / 4096).max(1024)
 }
 
 /// How strongly a path is asked for; the strongest wins when two ask for the same one.
@@ -101,7 +107,7 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     };
     View {
         steps: steps.into_iter().map(|(_, step)| step).collect(),
-        masks: MASKED.iter().map(|path| Bytes::from(Path::new(path))).collect(),
+        masks: MASKED.iter().chain(&PROC_MASKED).map(|path| Bytes::from(Path::new(path))).collect(),
         workspace: workspace.into(),
         workspace_writable: profile.workspace_access == WorkspaceAccess::Writable,
         protected: inside(&profile.protected),
