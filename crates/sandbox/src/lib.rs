@@ -19,6 +19,7 @@
 //! Linux only. Where to start reading: `sandbox.rs` (the driver's side), then `init/supervise.rs`, then
 //! `init/contain.rs` (what the command's process does to itself) and `init/mounts.rs` (what it sees).
 
+mod attack;
 mod bytes;
 mod command;
 mod entry;
@@ -32,6 +33,7 @@ mod profile;
 mod record;
 mod sandbox;
 mod seccomp;
+mod selftest;
 mod sys;
 mod tended;
 mod toolchain;
@@ -43,6 +45,7 @@ pub use probe::{Fact, Probe};
 pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
+pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
 pub use tended::{Ends, Gone, Program, Tended};
 pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

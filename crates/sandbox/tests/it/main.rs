@@ -14,6 +14,7 @@ mod output;
 mod processes;
 mod protected;
 mod rust_image;
+mod selftest;
 mod support;
 mod tended;
 mod toolchains;
