@@ -7,6 +7,7 @@ mod caps;
 mod files;
 mod images;
 mod kernel;
+mod languages;
 mod lifecycle;
 mod network;
 mod ordinary;

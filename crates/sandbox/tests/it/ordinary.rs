@@ -37,6 +37,10 @@ fn everything_holds_for_an_ordinary_user_too() {
             "network::",
             "processes::",
             "lifecycle::",
+            "languages::go",
+            "languages::make",
+            "languages::npm",
+            "languages::a_browser",
             "programs",
             "selftest::",
         ])
