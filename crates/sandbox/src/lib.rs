@@ -21,6 +21,7 @@
 
 mod bytes;
 mod command;
+mod egress;
 mod entry;
 mod init;
 mod landlock;
@@ -38,6 +39,10 @@ mod view;
 mod wire;
 
 pub use command::{Cancel, Command};
+pub use egress::{
+    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
+    parse,
+};
 pub use probe::{Fact, Probe};
 pub use profile::{Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};

@@ -88,7 +88,7 @@ fn copy(path: &Path, writable: bool) -> Result<(OwnedFd, bool), Errno> {
 }
 
 /// `follow` is for host paths, which have been resolved by the driver, and for nothing else.
-fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+pub(super) fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         // Always with what is mounted inside: a user namespace may not uncover what a mount hides.
@@ -102,7 +102,7 @@ fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, E
     open_tree(folder, path, flags)
 }
 
-fn tmpfs(size: &str, mode: &str) -> Result<OwnedFd, Errno> {
+pub(super) fn tmpfs(size: &str, mode: &str) -> Result<OwnedFd, Errno> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", size)?;
     fsconfig_set_string(&context, "mode", mode)?;
@@ -121,7 +121,7 @@ fn proc() -> Result<OwnedFd, Errno> {
 }
 
 /// Attaches a detached mount; an empty path means the place that `folder` itself is.
-fn attach(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
+pub(super) fn attach(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     if path.is_empty() {
         flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
