@@ -33,6 +33,11 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     );
     let writes = if contract.policy.forbids_all_writes() { Writes::None } else { Writes::Workspace };
     let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.rung);
+    if receipt.image.is_some() {
+        out.push_str(
+            "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
+        );
+    }
     for guarantee in Guarantee::ALL {
         if receipt.guarantees.get(&guarantee) != Some(&Strength::Enforced) {
             continue;

@@ -23,6 +23,7 @@ mod bytes;
 mod command;
 mod egress;
 mod entry;
+pub mod image;
 mod init;
 mod landlock;
 mod launcher;
@@ -44,7 +45,7 @@ pub use egress::{
     parse,
 };
 pub use probe::{Fact, Probe};
-pub use profile::{Profile, ProfileError, WorkspaceAccess};
+pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
 pub use tended::{Ends, Gone, Program, Tended};

@@ -92,16 +92,21 @@ impl Sandbox {
     /// profile cannot be contained.
     pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
+        let strongest = probe.strongest_for(profile.image.as_ref());
         let (asked, rung) = match rungs {
-            RungChoice::Strongest { at_least } => (at_least, probe.strongest),
+            // An image that was named is the root, or nothing is.
+            RungChoice::Strongest { at_least } if profile.image.is_some() => {
+                (at_least.max(Rung::R4), strongest)
+            }
+            RungChoice::Strongest { at_least } => (at_least, strongest),
             RungChoice::Exactly(rung) => (rung, rung),
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
-        if asked > probe.strongest || !entry::linked() {
+        if asked > strongest || (rung == Rung::R4) != profile.image.is_some() || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
-                strongest: probe.strongest,
-                missing: probe.missing(asked),
+                strongest,
+                missing: probe.missing(asked, profile.image.as_ref()),
             });
         }
         let workspace = profile.workspace.canonicalize()?;
@@ -117,12 +122,13 @@ impl Sandbox {
                 receipt.guarantees.remove(&guarantee);
             }
         }
+        receipt.image = profile.image.as_ref().map(|image| image.digest);
         let plan = Plan {
             rung,
             receipt: receipt.clone(),
-            view: (rung == Rung::R3).then(|| view::view(&profile, &workspace)),
+            view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
             landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
-            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung == Rung::R3) } else { Vec::new() }),
+            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung >= Rung::R3) } else { Vec::new() }),
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
@@ -317,7 +323,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
     let names = |paths: &[&str]| -> Vec<Bytes> { paths.iter().map(|path| Path::new(path).into()).collect() };
     let writable = profile.workspace_access == WorkspaceAccess::Writable;
     match rung {
-        Rung::R3 => {
+        Rung::R3 | Rung::R4 => {
             // The view limits reads; this keeps writes where they belong should a mount ever be wrong.
             let mut full = bytes(&profile.writable);
             full.extend(names(&["/tmp", "/dev/shm"]));

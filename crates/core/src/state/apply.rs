@@ -8,7 +8,6 @@ use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Vio
 use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::changes::merge;
-use crate::containment::Rung;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
@@ -204,8 +203,7 @@ impl RunState {
 
     fn driver_attached(&mut self, body: &DriverAttached) -> Checked {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
-        let at_least = self.created.as_ref().map_or(Rung::R0, |created| created.policy.at_least);
-        must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
+        self.check_containment(&body.containment)?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
@@ -444,6 +442,9 @@ impl RunState {
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
         self.check_traffic(body.act, body.command.as_ref())?;
+        if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
+            self.check_containment(receipt)?;
+        }
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;

@@ -5,6 +5,7 @@
 mod caps;
 mod drivers;
 mod hand;
+mod images;
 mod net;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget};
-use provost_core::containment::Rung;
+use provost_core::containment::{Receipt, Rung};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,

@@ -80,7 +80,7 @@ pub(crate) fn path(text: &str) -> RelPath {
 }
 
 pub(crate) fn receipt(rung: Rung) -> Receipt {
-    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None }
+    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None, image: None }
 }
 
 fn words(line: &str) -> Vec<String> {

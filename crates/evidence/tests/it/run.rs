@@ -208,6 +208,7 @@ impl Run {
             guarantees: BTreeMap::new(),
             kernel: "6.18.0".into(),
             landlock_abi: Some(7),
+            image: None,
         };
         self.push(Body::DriverAttached(DriverAttached {
             generation: 1,

@@ -5,6 +5,7 @@
 
 mod capture;
 mod contain;
+mod image;
 mod kill;
 mod launch;
 mod listen;

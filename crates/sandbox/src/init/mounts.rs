@@ -17,8 +17,9 @@ use rustix::mount::{
     unmount,
 };
 
+use super::image;
 use crate::record::Failure;
-use crate::sys::{self, NODEV, NOSUID, RDONLY, Step};
+use crate::sys::{self, NODEV, NOEXEC, NOSUID, RDONLY, Step};
 use crate::view::{View, ViewStep};
 
 /// Device nodes that programs expect.
@@ -66,6 +67,10 @@ pub(super) fn build(view: &View, is_root: bool) -> Result<Vec<String>, Failure> 
     let root = tmpfs("256k", "0755").step("mount-root")?;
     // Attached over the root, which hides nothing: this process still stands in the old one.
     attach(root.as_fd(), CWD, "/").step("mount-root")?;
+    let root = match &view.image {
+        Some(image) => image::root(image.path(), root.as_fd())?,
+        None => root,
+    };
     let root = root.as_fd();
     furnish(root, view, copies, devices, is_root)?;
     mask(root, view)?;
@@ -136,11 +141,14 @@ fn furnish(
     devices: Vec<(&str, OwnedFd)>,
     is_root: bool,
 ) -> Result<(), Failure> {
-    let make = |path: &str, mode: u32| {
-        rustix::fs::mkdirat(root, path, Mode::from_raw_mode(mode)).at("mount-root", Path::new(path))
-    };
+    if view.image.is_some() {
+        image::check(root)?;
+    }
     for path in ["proc", "dev", "dev/shm", "tmp", "run", "var"] {
-        make(path, 0o755)?;
+        match rustix::fs::mkdirat(root, path, Mode::from_raw_mode(0o755)) {
+            Err(Errno::EXIST) if view.image.is_some() => {}
+            other => other.at("mount-root", Path::new(path))?,
+        }
     }
     for (link, target) in DEVICE_LINKS {
         rustix::fs::symlinkat(target, root, link).at("mount-root", Path::new(link))?;
@@ -167,6 +175,9 @@ fn furnish(
             ViewStep::Tmp => {
                 let tmp = tmpfs(&view.tmp_bytes.to_string(), "1777").step("mount-tmp")?;
                 rustix::fs::mkdirat(&tmp, "home", Mode::from_raw_mode(0o700)).step("mount-tmp")?;
+                if view.image.is_some() {
+                    sys::mount_setattr(tmp.as_fd(), NOEXEC, false).step("mount-tmp")?;
+                }
                 put(root, Path::new("/tmp"), true, tmp.as_fd())?;
             }
             ViewStep::Bind { path, .. } => {
@@ -181,8 +192,9 @@ fn furnish(
     let shows_var =
         |step: &ViewStep| matches!(step, ViewStep::Bind { path, .. } if path.path() == Path::new("/var"));
     if !view.steps.iter().any(shows_var) {
-        for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
-            match rustix::fs::symlinkat(target, root, link) {
+        let (var, _) = parent(root, Path::new("/var/tmp"))?;
+        for (link, target) in [("tmp", "/tmp"), ("run", "/run")] {
+            match rustix::fs::symlinkat(target, &var, link) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno).at("mount-root", Path::new(link)),
             }
