@@ -22,6 +22,7 @@
 mod attack;
 mod bytes;
 mod command;
+mod egress;
 mod entry;
 pub mod image;
 mod init;
@@ -41,6 +42,10 @@ mod view;
 mod wire;
 
 pub use command::{Cancel, Command};
+pub use egress::{
+    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
+    parse,
+};
 pub use probe::{Fact, Probe};
 pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};

@@ -14,6 +14,7 @@ use rustix::net::RecvFlags;
 
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
+use crate::egress::{self, Egress, Role, Server};
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
@@ -160,11 +161,13 @@ impl Sandbox {
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let told = follow(&control, cancel);
+        let mut network = Network::of(command.egress.as_ref());
+        let told = follow(&control, cancel, &mut network);
+        let unserved = network.close();
         // Its end of the socket closes when it is gone.
         while wire::receive(&control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
         match (record::read(&command.record_dir), told) {
-            (_, Some(Report::Failed(failure))) => Err(failure.into()),
+            (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
             (Ok(Recovered::Finished(record)), _) => Ok(*record),
             (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
             (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
@@ -178,6 +181,9 @@ impl Sandbox {
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
+        if command.egress.is_some() && self.rung < egress::RUNG {
+            return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
+        }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
         let inside = command.cwd.starts_with(&self.profile.workspace)
             || self.seen.last().is_some_and(|workspace| command.cwd.starts_with(workspace));
@@ -207,6 +213,7 @@ impl Sandbox {
             wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
             keep_head: command.keep_head,
             keep_tail: command.keep_tail,
+            listen: command.egress.as_ref().map(Egress::listen),
         })
     }
 
@@ -232,7 +239,7 @@ impl Sandbox {
 const MAX_WALL_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
 /// Listens to the supervisor until it is done or gone, passing a cancellation on.
-fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
+fn follow(control: &OwnedFd, cancel: &Cancel, network: &mut Network<'_>) -> Option<Report> {
     let mut cancelled = false;
     loop {
         let mut ready = vec![PollFd::new(control, PollFlags::IN)];
@@ -247,15 +254,57 @@ fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
         let (from_supervisor, cancel_now) =
             (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
         if from_supervisor {
-            match wire::next(control) {
-                Some(Report::Started | Report::Ready { .. } | Report::Fact(_)) => {}
-                other => return other,
+            match wire::next_with(control) {
+                Some((Report::Started | Report::Ready { .. } | Report::Fact(_), _)) => {}
+                Some((Report::Listening { roles }, sockets)) => {
+                    if network.serve(roles, sockets).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
+                other => return other.map(|(report, _)| report),
             }
         }
         if cancel_now {
             cancelled = true;
             let _ = wire::send(control, &[wire::CANCEL], &[]);
         }
+    }
+}
+
+/// A command's network, from the moment that its listeners come out to the moment that it is over.
+struct Network<'run> {
+    egress: Option<&'run Egress>,
+    server: Option<Server>,
+    failed: Option<Failure>,
+}
+
+impl<'run> Network<'run> {
+    fn of(egress: Option<&'run Egress>) -> Self {
+        Self { egress, server: None, failed: None }
+    }
+
+    /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
+    fn serve(&mut self, roles: Vec<Role>, sockets: Vec<OwnedFd>) -> Result<(), ()> {
+        let started = match self.egress {
+            // Fewer arrive when this process has no room for more descriptors.
+            Some(_) if roles.len() != sockets.len() => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            Some(egress) => Server::start(egress, roles.into_iter().zip(sockets).collect()),
+            None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        };
+        match started {
+            Ok(server) => self.server = Some(server),
+            Err(error) => {
+                self.failed = Some(failure("egress", &error));
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every connection, and says what kept the network from being served.
+    fn close(self) -> Option<Failure> {
+        drop(self.server);
+        self.failed
     }
 }
 

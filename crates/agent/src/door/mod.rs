@@ -4,6 +4,7 @@
 //! Here: decisions, approvals, reads, and the ends of acts. `write.rs` and `command.rs` carry out the two kinds of effect.
 
 mod command;
+mod network;
 mod write;
 
 use std::time::Instant;

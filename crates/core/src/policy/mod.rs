@@ -5,6 +5,7 @@
 //! stay. The decision names rule, layer and file.
 
 mod file;
+mod net;
 mod pattern;
 mod preset;
 
@@ -14,6 +15,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use file::PolicyFileError;
+pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
 

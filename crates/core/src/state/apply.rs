@@ -39,6 +39,12 @@ impl RunState {
         if let Body::ActDecided(body) = &event.body {
             self.check_decision(event.seq, body)?;
         }
+        if let Body::NetDecided(body) = &event.body
+            && let Some(decided) = self.decide_dial(body).filter(|decided| *decided != body.decision)
+        {
+            let recorded = Box::new(body.decision.clone());
+            return Err(Violation::Decision { seq: event.seq, recorded, decided: Box::new(decided) });
+        }
         let driven = if self.attached { Driven::Yes } else { Driven::No };
         let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
             .and_then(|()| self.fold_body(event));
@@ -159,6 +165,7 @@ impl RunState {
             Body::ActDecided(body) => self.act_decided(body),
             Body::ActApproved(body) => self.act_approved(body),
             Body::ActStarted(body) => self.act_started(body),
+            Body::NetDecided(body) => self.net_decided(body),
             Body::ActSettled(body) => self.act_settled(body),
             Body::ActFinished(body) => self.act_finished(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
@@ -201,6 +208,8 @@ impl RunState {
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
         self.rewinding = false;
+        // What the driver before it ran is gone with it.
+        self.running.clear();
         self.generation = body.generation;
         self.rung = body.containment.rung;
         self.containment = Some(body.containment.clone());
@@ -245,6 +254,7 @@ impl RunState {
             self.indeterminate = body.act;
         }
         self.attached = false;
+        self.running.clear();
         self.pause = Some(body.clone());
         Ok(())
     }
@@ -402,6 +412,7 @@ impl RunState {
             self.gate.disturbed = false;
         }
         open_mut(&mut self.open, body.act)?.started = Some(body.intent.clone());
+        self.command_started(body);
         Ok(())
     }
 
@@ -430,12 +441,14 @@ impl RunState {
         self.check_no_denied_change(changes)?;
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
+        self.check_traffic(body.act, body.command.as_ref())?;
         if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
             self.check_containment(receipt)?;
         }
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;
+        self.running.remove(&body.act);
         self.indeterminate = self.indeterminate.filter(|open| *open != body.act);
         self.changed(&changes);
         self.count(&act, body);

@@ -6,6 +6,7 @@ mod caps;
 mod drivers;
 mod hand;
 mod images;
+mod net;
 
 use std::collections::BTreeMap;
 
@@ -64,6 +65,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActDecided(body) => Some(body.act),
         Body::ActApproved(body) => Some(body.act),
         Body::ActStarted(body) => Some(body.act),
+        Body::NetDecided(body) => Some(body.act),
         Body::ActSettled(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
@@ -162,6 +164,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunFinished(_) | Body::DriverDetached(_) | Body::ModelFailed(_) | Body::WorkspaceDrifted(_) => {
             false
         }
+        // Missed where traffic names the host, which the worlds have none of.
+        Body::NetDecided(_) => false,
     }
 }
 

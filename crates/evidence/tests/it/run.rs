@@ -269,6 +269,7 @@ impl Run {
             output_bytes: 0,
             survivors: 0,
             caps: Vec::new(),
+            traffic: None,
             containment: Some(containment),
         };
         let end = if passes { ActEnd::Done } else { ActEnd::Failed };

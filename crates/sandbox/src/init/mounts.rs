@@ -93,7 +93,7 @@ fn copy(path: &Path, writable: bool) -> Result<(OwnedFd, bool), Errno> {
 }
 
 /// `follow` is for host paths, which have been resolved by the driver, and for nothing else.
-fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+pub(super) fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         // Always with what is mounted inside: a user namespace may not uncover what a mount hides.

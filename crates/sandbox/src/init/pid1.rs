@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Sampler};
-use super::{contain, mounts, supervise};
+use super::{contain, listen, mounts, resolver, supervise};
 use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -40,7 +40,11 @@ pub(super) struct Ends {
 /// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside, so that files which the
 /// command makes belong to the caller.
 pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends: Ends) -> ! {
-    let unprotected = match set_up(view, ids) {
+    let network = || match &order.listen {
+        Some(wanted) => listen::open(wanted, &ends.setup).and_then(|()| resolver::cover()),
+        None => Ok(()),
+    };
+    let unprotected = match set_up(view, ids).and_then(|unprotected| network().map(|()| unprotected)) {
         Ok(unprotected) => unprotected,
         Err(failure) => {
             wire::report(&ends.setup, &Report::Failed(failure));

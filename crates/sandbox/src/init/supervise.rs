@@ -294,9 +294,14 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<S
             };
         }
         if !from_child.is_empty() {
-            break match wire::next(&child.setup) {
-                Some(Report::Ready { unprotected }) => return Ok(unprotected),
-                Some(Report::Failed(failure)) => failure,
+            break match wire::next_with(&child.setup) {
+                Some((Report::Ready { unprotected }, _)) => return Ok(unprotected),
+                Some((listening @ Report::Listening { .. }, sockets)) => {
+                    let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+                    wire::report_with(control, &listening, &sockets);
+                    continue;
+                }
+                Some((Report::Failed(failure), _)) => failure,
                 _ => Failure::new("set-up", libc::ECHILD, "its process died"),
             };
         }

@@ -4,6 +4,7 @@
 
 mod basics;
 mod caps;
+mod egress;
 mod files;
 mod images;
 mod kernel;

@@ -35,6 +35,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "protected::",
             "kernel::",
             "network::",
+            "egress::",
             "processes::",
             "lifecycle::",
             "languages::go",
