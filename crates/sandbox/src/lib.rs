@@ -21,6 +21,7 @@
 
 mod attack;
 mod bytes;
+mod cache;
 mod command;
 mod entry;
 mod init;
@@ -30,21 +31,26 @@ mod plan;
 mod probe;
 mod profile;
 mod record;
+mod remedy;
 mod sandbox;
 mod seccomp;
 mod selftest;
+mod surroundings;
 mod sys;
 mod tended;
 mod toolchain;
 mod view;
 mod wire;
 
+pub use cache::{Freshness, Origin, ProbeCache};
 pub use command::{Cancel, Command};
-pub use probe::{Fact, Probe};
+pub use probe::{Disabled, Fact, Probe};
 pub use profile::{Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
+pub use remedy::{Advice, advice};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
 pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
+pub use surroundings::Surroundings;
 pub use tended::{Ends, Gone, Program, Tended};
 pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

@@ -96,7 +96,8 @@ impl Sandbox {
             RungChoice::Exactly(rung) => (rung, rung),
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
-        if asked > probe.strongest || !entry::linked() {
+        let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
+        if asked > probe.strongest || found_wanting || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
                 strongest: probe.strongest,
