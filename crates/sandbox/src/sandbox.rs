@@ -102,7 +102,9 @@ impl Sandbox {
             RungChoice::Exactly(rung) => (rung, rung),
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
-        if asked > strongest || (rung == Rung::R4) != profile.image.is_some() || !entry::linked() {
+        let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
+        let with_image = profile.image.is_some();
+        if asked > strongest || (rung == Rung::R4) != with_image || found_wanting || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
                 strongest,

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod basics;
+mod cache;
 mod caps;
 mod egress;
 mod files;
