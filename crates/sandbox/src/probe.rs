@@ -121,7 +121,8 @@ impl Probe {
     /// Settles which rung is the strongest.
     fn choose(&mut self) {
         let rungs = [Rung::R3, Rung::R2, Rung::R1];
-        self.strongest = rungs.into_iter().find(|rung| self.missing(*rung, None).is_empty()).unwrap_or(Rung::R0);
+        self.strongest =
+            rungs.into_iter().find(|rung| self.missing(*rung, None).is_empty()).unwrap_or(Rung::R0);
     }
 
     /// What a rung guarantees on this host, going by the facts. `protected` is meant for a profile that protects
