@@ -7,6 +7,7 @@ mod durability;
 mod gate;
 mod holes;
 mod planner;
+mod programs;
 mod races;
 mod sim;
 mod support;

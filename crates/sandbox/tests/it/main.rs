@@ -11,6 +11,7 @@ mod network;
 mod ordinary;
 mod output;
 mod processes;
+mod programs;
 mod protected;
 mod support;
 mod tended;
