@@ -200,7 +200,12 @@ impl Sandbox {
         });
         let path =
             command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
-        let candidates = if program.as_bytes().contains(&b'/') {
+        let candidates = if let Some(decided) = &command.program {
+            if !decided.is_absolute() {
+                return Err(Failure::new("argv", libc::EINVAL, decided.to_string_lossy()));
+            }
+            vec![decided.as_path().into()]
+        } else if program.as_bytes().contains(&b'/') {
             vec![bytes(program)]
         } else {
             std::env::split_paths(path)

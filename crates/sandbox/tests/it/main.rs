@@ -15,6 +15,7 @@ mod network;
 mod ordinary;
 mod output;
 mod processes;
+mod programs;
 mod protected;
 mod rust_image;
 mod selftest;

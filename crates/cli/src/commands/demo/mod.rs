@@ -318,6 +318,7 @@ fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<
     fs::create_dir_all(&record_dir).at(&record_dir)?;
     let env = command_environment(&host);
     let command = Command {
+        program: None,
         argv: ["cargo", "test", "--offline"].map(Into::into).to_vec(),
         cwd: dir.to_owned(),
         env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
