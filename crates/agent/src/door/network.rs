@@ -36,7 +36,7 @@ impl Driver<'_> {
     /// Whether commands have a network: the policy allows some host, and they are contained by what can give them one.
     pub(crate) fn has_network(&self) -> bool {
         let state = self.recorder.state();
-        state.rung() == Rung::R3
+        state.rung() >= Rung::R3
             && state.created().is_some_and(|created| created.policy.opens_network(state.rung()))
     }
 
