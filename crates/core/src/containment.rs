@@ -46,7 +46,7 @@ pub enum Guarantee {
     /// Reads reach only the workspace, the system's programs and libraries, and declared folders.
     FsRead,
     /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback. Where the policy names hosts, the driver
-    /// dials those, and nothing else, for what runs under R3.
+    /// dials those, and nothing else, for what runs under R3 or R4.
     Net,
     /// No unix socket of the host can be connected to, by path or by abstract name, except one that somebody bound
     /// inside a folder that the command is shown, such as the workspace.

@@ -163,7 +163,7 @@ impl Sandbox {
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let mut network = Network::of(command.egress.as_ref());
+        let mut network = Network::of(command.egress.as_ref(), self.rung);
         let told = follow(&control, cancel, &mut network);
         let unserved = network.close();
         // Its end of the socket closes when it is gone.
@@ -183,7 +183,7 @@ impl Sandbox {
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
-        if command.egress.is_some() && self.rung < egress::RUNG {
+        if command.egress.is_some() && self.rung < egress::AT_LEAST {
             return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
         }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
@@ -281,13 +281,14 @@ fn follow(control: &OwnedFd, cancel: &Cancel, network: &mut Network<'_>) -> Opti
 /// A command's network, from the moment that its listeners come out to the moment that it is over.
 struct Network<'run> {
     egress: Option<&'run Egress>,
+    rung: Rung,
     server: Option<Server>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
-    fn of(egress: Option<&'run Egress>) -> Self {
-        Self { egress, server: None, failed: None }
+    fn of(egress: Option<&'run Egress>, rung: Rung) -> Self {
+        Self { egress, rung, server: None, failed: None }
     }
 
     /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
@@ -295,7 +296,7 @@ impl<'run> Network<'run> {
         let started = match self.egress {
             // Fewer arrive when this process has no room for more descriptors.
             Some(_) if roles.len() != sockets.len() => Err(io::Error::from_raw_os_error(libc::EMFILE)),
-            Some(egress) => Server::start(egress, roles.into_iter().zip(sockets).collect()),
+            Some(egress) => Server::start(egress, self.rung, roles.into_iter().zip(sockets).collect()),
             None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         match started {
