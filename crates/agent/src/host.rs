@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use provost_sandbox::{toolchain_env, toolchain_reads};
+use provost_sandbox::{cargo_caches, toolchain_env, toolchain_reads};
 use provost_tools::command::{HostEnvironment, environment};
 
 /// Folders outside of `workspace` that commands may read, so that the host's toolchains work. None holds credentials, and
@@ -19,6 +19,15 @@ pub fn toolchain_folders(host: &HostEnvironment, workspace: &Path) -> Vec<PathBu
     }
     folders.extend(host.rustup_home.as_deref().map(PathBuf::from));
     folders.retain(|folder| is_apart(folder, workspace));
+    folders
+}
+
+/// Caches outside of `workspace` that each command gets a layer of its own over.
+pub(crate) fn private_folders(host: &HostEnvironment, workspace: &Path) -> Vec<PathBuf> {
+    let usual = || host.home.as_deref().map(|home| Path::new(home).join(".cargo"));
+    let cargo = host.cargo_home.as_deref().map(PathBuf::from).or_else(usual);
+    let mut folders = cargo.map(|cargo| cargo_caches(&cargo)).unwrap_or_default();
+    folders.retain(|folder| folder.is_absolute() && is_apart(folder, workspace));
     folders
 }
 

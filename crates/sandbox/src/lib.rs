@@ -39,9 +39,9 @@ mod wire;
 
 pub use command::{Cancel, Command};
 pub use probe::{Fact, Probe};
-pub use profile::{Profile, ProfileError, WorkspaceAccess};
+pub use profile::{Changes, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
-pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
+pub use sandbox::{Ran, RunError, RungChoice, Sandbox, Unavailable};
 pub use tended::{Ends, Gone, Program, Tended};
-pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
+pub use toolchain::{cargo_caches, git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

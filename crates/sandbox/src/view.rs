@@ -7,7 +7,7 @@ use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::profile::{MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{Changes, MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
 pub const HOME: &str = "/tmp/home";
@@ -26,6 +26,8 @@ pub(crate) struct View {
     /// Relative to the workspace.
     pub(crate) hidden: Vec<Bytes>,
     pub(crate) tmp_bytes: u64,
+    /// Size of the layer over the workspace.
+    pub(crate) disk_bytes: u64,
 }
 
 /// One thing to put into the new root.
@@ -35,6 +37,10 @@ pub(crate) enum ViewStep {
     Link { path: Bytes, target: Bytes },
     /// A file or folder of the host, at its own path.
     Bind { path: Bytes, writable: bool, required: bool },
+    /// The workspace under a layer that the driver gets.
+    Staged { path: Bytes },
+    /// A folder of the host under a layer that nobody gets.
+    Private { path: Bytes },
     /// The private `/tmp`.
     Tmp,
 }
@@ -43,6 +49,7 @@ pub(crate) enum ViewStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Access {
     Read,
+    Private,
     Write,
     Workspace,
 }
@@ -63,6 +70,9 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     for path in &profile.readable {
         ask(path, Access::Read, &mut links);
     }
+    for path in &profile.private {
+        ask(path, Access::Private, &mut links);
+    }
     for path in &profile.writable {
         ask(path, Access::Write, &mut links);
     }
@@ -74,17 +84,18 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         let nearest = path.ancestors().skip(1).find_map(|above| binds.get(above));
         nearest.is_none_or(|above| above < access)
     });
-    let mut steps: Vec<(usize, ViewStep)> = needed
-        .map(|(path, access)| {
-            let writable = match access {
-                Access::Read => false,
-                Access::Write => true,
-                Access::Workspace => profile.workspace_access == WorkspaceAccess::Writable,
-            };
-            let required = *access == Access::Workspace;
-            (depth(path), ViewStep::Bind { path: path.as_path().into(), writable, required })
-        })
+    let mut steps: Vec<(usize, ViewStep)> =
+        needed.map(|(path, access)| (depth(path), step(path, *access, profile))).collect();
+    let real = |path: &&PathBuf| path.canonicalize().is_ok_and(|real| real == **path);
+    let direct = profile.changes.staged().unwrap_or_default().iter();
+    let direct: Vec<PathBuf> = direct
+        .filter_map(|path| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace)))
+        .map(|path| workspace.join(path))
         .collect();
+    steps.extend(direct.iter().filter(real).map(|path| {
+        let path_bytes = path.as_path().into();
+        (depth(path), ViewStep::Bind { path: path_bytes, writable: true, required: false })
+    }));
     steps.push((1, ViewStep::Tmp));
     steps.extend(
         links.into_iter().map(|(path, target)| {
@@ -107,6 +118,20 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         protected: inside(&profile.protected),
         hidden: inside(&profile.hidden),
         tmp_bytes: profile.limits.limit(Cap::Tmp).unwrap_or_default(),
+        disk_bytes: profile.limits.limit(Cap::Disk).unwrap_or_default(),
+    }
+}
+
+/// How one path is shown.
+fn step(path: &Path, access: Access, profile: &Profile) -> ViewStep {
+    let path = path.into();
+    let writable = profile.workspace_access == WorkspaceAccess::Writable;
+    match (access, &profile.changes) {
+        (Access::Read, _) => ViewStep::Bind { path, writable: false, required: false },
+        (Access::Private, _) => ViewStep::Private { path },
+        (Access::Write, _) => ViewStep::Bind { path, writable: true, required: false },
+        (Access::Workspace, Changes::Staged { .. }) if writable => ViewStep::Staged { path },
+        (Access::Workspace, _) => ViewStep::Bind { path, writable, required: true },
     }
 }
 

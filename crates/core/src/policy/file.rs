@@ -18,6 +18,7 @@
 //! tmp_mib = 256
 //! file_mib = 1024             # each file that is written
 //! open_files = 1024           # of each process
+//! disk_mib = 512              # changes to a staged workspace
 //! ```
 
 use std::collections::BTreeMap;
@@ -95,6 +96,7 @@ struct FileCaps {
     file_mib: Option<u64>,
     open_files: Option<u64>,
     tmp_mib: Option<u64>,
+    disk_mib: Option<u64>,
 }
 
 impl FileCaps {
@@ -113,6 +115,7 @@ impl FileCaps {
             file_bytes: times(self.file_mib, 1 << 20)?.or(usual.file_bytes),
             open_files: times(self.open_files, 1)?.or(usual.open_files),
             tmp_bytes: times(self.tmp_mib, 1 << 20)?.or(usual.tmp_bytes),
+            disk_bytes: times(self.disk_mib, 1 << 20)?.or(usual.disk_bytes),
         })
     }
 }

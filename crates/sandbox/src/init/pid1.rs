@@ -11,8 +11,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::mounts::{self, Built};
 use super::sample::{self, Sampler};
-use super::{contain, mounts, supervise};
+use super::{contain, supervise};
 use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -40,13 +41,17 @@ pub(super) struct Ends {
 /// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside, so that files which the
 /// command makes belong to the caller.
 pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends: Ends) -> ! {
-    let unprotected = match set_up(view, ids) {
-        Ok(unprotected) => unprotected,
+    let Built { unprotected, layer } = match set_up(view, ids) {
+        Ok(built) => built,
         Err(failure) => {
             wire::report(&ends.setup, &Report::Failed(failure));
             sys::exit(1);
         }
     };
+    if let Some(layer) = layer {
+        // Before the command is there: from here on this process and the command have no way to it but the overlay.
+        wire::report_with(&ends.setup, &Report::Layer, &[layer.as_fd()]);
+    }
     match sys::fork(0) {
         Ok(Side::Child) => {
             drop(ends.status);
@@ -60,7 +65,7 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
     }
 }
 
-pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Vec<String>, Failure> {
+pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Built, Failure> {
     // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
     map_ids(ids)?;

@@ -12,6 +12,7 @@ mod ordinary;
 mod output;
 mod processes;
 mod protected;
+mod staged;
 mod support;
 mod tended;
 mod toolchains;

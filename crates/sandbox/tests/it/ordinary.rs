@@ -32,6 +32,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "caps::",
             "files::",
             "protected::",
+            "staged::",
             "kernel::",
             "network::",
             "processes::",
