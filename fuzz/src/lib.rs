@@ -14,7 +14,7 @@ use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
-use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule};
+use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule, WorkspaceMode};
 use provost_evidence::canonical::to_canonical;
 
 pub use evidence::{bundle, dsse, journal, keys, statement};
@@ -94,6 +94,7 @@ pub fn pattern(data: &[u8]) {
             containment: Containment::Strongest,
             at_least: Rung::R0,
             caps: Caps::default(),
+            workspace: WorkspaceMode::Direct,
         }
     };
     let (allow, ask, deny) = (with(Effect::Allow), with(Effect::Ask), with(Effect::Deny));

@@ -19,6 +19,7 @@ use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
+pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
 
 /// An event as it stands in the journal.
@@ -91,6 +92,9 @@ pub enum Body {
     /// A person said what became of an act of which nobody else can tell.
     #[serde(rename = "act.settled")]
     ActSettled(ActSettled),
+    /// What a command changed is about to be put into the workspace.
+    #[serde(rename = "act.staged")]
+    ActStaged(Box<ActStaged>),
     /// An act is over.
     #[serde(rename = "act.finished")]
     ActFinished(Box<ActFinished>),
@@ -138,6 +142,7 @@ impl Body {
             Self::ActApproved(_) => "act.approved",
             Self::ActStarted(_) => "act.started",
             Self::ActSettled(_) => "act.settled",
+            Self::ActStaged(_) => "act.staged",
             Self::ActFinished(_) => "act.finished",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::WorkspaceRewound(_) => "workspace.rewound",
@@ -438,6 +443,9 @@ pub struct ActFinished {
     /// Changes that were undone because policy denies writing there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reverted: Vec<RelPath>,
+    /// What a command changed in its layer and that did not come into the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unapplied: Vec<Unapplied>,
     /// Files whose content the model has now seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Seen>,
@@ -579,7 +587,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 21] = [
+pub const KINDS: [&str; 22] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -591,6 +599,7 @@ pub const KINDS: [&str; 21] = [
     "act.approved",
     "act.started",
     "act.settled",
+    "act.staged",
     "act.finished",
     "workspace.drifted",
     "workspace.rewound",

@@ -38,7 +38,7 @@ pub(crate) enum ViewStep {
     /// A file or folder of the host, at its own path.
     Bind { path: Bytes, writable: bool, required: bool },
     /// The workspace under a layer that the driver gets.
-    Staged { path: Bytes },
+    Staged { path: Bytes, writable: bool },
     /// A folder of the host under a layer that nobody gets.
     Private { path: Bytes },
     /// The private `/tmp`.
@@ -87,7 +87,8 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     let mut steps: Vec<(usize, ViewStep)> =
         needed.map(|(path, access)| (depth(path), step(path, *access, profile))).collect();
     let real = |path: &&PathBuf| path.canonicalize().is_ok_and(|real| real == **path);
-    let direct = profile.changes.staged().unwrap_or_default().iter();
+    let writable = profile.workspace_access == WorkspaceAccess::Writable;
+    let direct = profile.changes.staged().filter(|_| writable).unwrap_or_default().iter();
     let direct: Vec<PathBuf> = direct
         .filter_map(|path| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace)))
         .map(|path| workspace.join(path))
@@ -130,8 +131,8 @@ fn step(path: &Path, access: Access, profile: &Profile) -> ViewStep {
         (Access::Read, _) => ViewStep::Bind { path, writable: false, required: false },
         (Access::Private, _) => ViewStep::Private { path },
         (Access::Write, _) => ViewStep::Bind { path, writable: true, required: false },
-        (Access::Workspace, Changes::Staged { .. }) if writable => ViewStep::Staged { path },
-        (Access::Workspace, _) => ViewStep::Bind { path, writable, required: true },
+        (Access::Workspace, Changes::Staged { .. }) => ViewStep::Staged { path, writable },
+        (Access::Workspace, Changes::Direct) => ViewStep::Bind { path, writable, required: true },
     }
 }
 

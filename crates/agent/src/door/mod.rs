@@ -4,6 +4,7 @@
 //! Here: decisions, approvals, reads, and the ends of acts. `write.rs` and `command.rs` carry out the two kinds of effect.
 
 mod command;
+mod staged;
 mod write;
 
 use std::time::Instant;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use provost_core::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, InvalidCall,
-    Seen, Verdict, WorkspaceDrifted,
+    Seen, Unapplied, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
@@ -41,6 +42,7 @@ struct ActResult {
     text: String,
     changes: Vec<Change>,
     reverted: Vec<RelPath>,
+    unapplied: Vec<Unapplied>,
     seen: Vec<Seen>,
     command: Option<CommandFact>,
     duration_ms: u64,
@@ -53,6 +55,7 @@ impl ActResult {
             text: text.into(),
             changes: Vec::new(),
             reverted: Vec::new(),
+            unapplied: Vec::new(),
             seen: Vec::new(),
             command: None,
             duration_ms: 0,
@@ -325,6 +328,7 @@ impl Driver<'_> {
             result: text,
             changes: result.changes,
             reverted: result.reverted,
+            unapplied: result.unapplied,
             seen: result.seen,
             command: result.command,
             duration_ms: result.duration_ms,
@@ -368,7 +372,11 @@ impl Driver<'_> {
                 self.end_settled(act, open.settled).await
             }
             Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
-            Some(Intent::Command { argv, .. }) => self.recover_command(act, &argv).await,
+            Some(Intent::Command { argv, .. }) => match &open.staged {
+                Some(staged) => self.recover_staged(act, &argv, staged).await,
+                None if self.stages(act) => self.recover_unstaged(act, &argv).await,
+                None => self.recover_command(act, &argv).await,
+            },
             None => Err(RunError::Internal(format!("act {act} did not start"))),
         }
     }

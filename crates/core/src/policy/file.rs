@@ -11,6 +11,9 @@
 //! [default]                   # where no rule matches: allow, contained, ask or deny
 //! exec = "ask"
 //!
+//! workspace = "staged"        # commands' changes are looked at before they are there; without it, `direct`
+//! build_folders = ["target"]  # changed at once all the same, where git ignores them
+//!
 //! [caps]                      # what the processes of each command may take together
 //! cpu_seconds = 600
 //! memory_mib = 4096
@@ -27,10 +30,11 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule};
+use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
 use crate::containment::Rung;
+use crate::path::RelPath;
 
 /// A policy file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +59,14 @@ pub enum PolicyFileError {
     #[error("{source_name}: {message}")]
     Caps {
         /// The file, and the line of the table.
+        source_name: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Build folders that are none.
+    #[error("{source_name}: {message}")]
+    Staging {
+        /// The file, and the line of the list.
         source_name: String,
         /// What is wrong.
         message: String,
@@ -84,6 +96,16 @@ struct File {
     #[serde(default)]
     default: BTreeMap<Access, Default>,
     caps: Option<Spanned<FileCaps>>,
+    workspace: Option<FileMode>,
+    build_folders: Option<Spanned<Vec<String>>>,
+}
+
+/// What becomes of commands' changes to the workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FileMode {
+    Direct,
+    Staged,
 }
 
 /// Caps in the units that people use.
@@ -164,6 +186,28 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
     }
     if let Some(containment) = file.containment {
         policy.containment = containment;
+    }
+    let staging = |span: Range<usize>, message: &str| PolicyFileError::Staging {
+        source_name: at(span),
+        message: message.to_owned(),
+    };
+    if file.workspace == Some(FileMode::Staged) {
+        policy.workspace = WorkspaceMode::staged();
+    }
+    if let Some(names) = &file.build_folders {
+        let folders: Result<Vec<RelPath>, _> =
+            names.get_ref().iter().map(|name| RelPath::parse(name)).collect();
+        let folders = folders.map_err(|bad| staging(names.span(), &bad.to_string()))?;
+        if folders.iter().any(RelPath::is_root) {
+            return Err(staging(names.span(), "the workspace itself is no build folder"));
+        }
+        let WorkspaceMode::Staged { build_folders } = &mut policy.workspace else {
+            return Err(staging(
+                names.span(),
+                "build folders mean something only with `workspace = \"staged\"`",
+            ));
+        };
+        *build_folders = folders;
     }
     Ok(policy)
 }

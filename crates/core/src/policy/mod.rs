@@ -7,6 +7,7 @@
 mod file;
 mod pattern;
 mod preset;
+mod staging;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use file::PolicyFileError;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
+pub use staging::WorkspaceMode;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
@@ -152,6 +154,9 @@ pub struct Policy {
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
+    /// What becomes of commands' changes to the workspace.
+    #[serde(default, skip_serializing_if = "WorkspaceMode::is_direct")]
+    pub workspace: WorkspaceMode,
 }
 
 fn is_usual(caps: &Caps) -> bool {

@@ -5,6 +5,7 @@
 mod caps;
 mod drivers;
 mod hand;
+mod staged;
 
 use std::collections::BTreeMap;
 
@@ -64,6 +65,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActApproved(body) => Some(body.act),
         Body::ActStarted(body) => Some(body.act),
         Body::ActSettled(body) => Some(body.act),
+        Body::ActStaged(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
         _ => None,
@@ -128,6 +130,16 @@ fn is_missed(events: &[Event], at: usize) -> bool {
                     && (other.end == ActEnd::Done || !other.changes.is_empty() || other.command.is_some())
             }
             Body::DriverDetached(other) => other.why == Pause::Indeterminate && other.act == Some(body.act),
+            Body::ActStaged(other) => other.act == body.act,
+            _ => false,
+        }),
+        Body::ActStaged(body) => after.iter().any(|event| match &event.body {
+            Body::ActFinished(other) => {
+                let lost = |command: &CommandFact| command.exit == ExitFact::DriverLost;
+                let told = !other.changes.is_empty() || !other.unapplied.is_empty();
+                other.act == body.act
+                    && (told || other.command.as_ref().is_some_and(|command| !lost(command)))
+            }
             _ => false,
         }),
         Body::ActSettled(body) => {

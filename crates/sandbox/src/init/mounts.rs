@@ -91,10 +91,13 @@ fn take(view: &View) -> Result<(Vec<Copy<'_>>, Option<OwnedFd>), Failure> {
                 Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) if !required => {}
                 Err(errno) => return Err(errno).at("mount", path.path()),
             },
-            ViewStep::Staged { path } => {
+            ViewStep::Staged { path, writable } => {
                 let path = path.path();
                 let made = Store::new(view.disk_bytes).and_then(|mut store| store.over(path));
                 let Layered { tree, upper } = made.at("overlay", path)?;
+                if !writable {
+                    sys::mount_setattr(tree.as_fd(), RDONLY, false).at("overlay", path)?;
+                }
                 copies.push(Copy { path, tree, is_dir: true });
                 layer = Some(upper);
             }
@@ -210,7 +213,7 @@ fn furnish(
                 rustix::fs::mkdirat(&tmp, "home", Mode::from_raw_mode(0o700)).step("mount-tmp")?;
                 put(root, Path::new("/tmp"), true, tmp.as_fd())?;
             }
-            ViewStep::Bind { path, .. } | ViewStep::Staged { path } | ViewStep::Private { path } => {
+            ViewStep::Bind { path, .. } | ViewStep::Staged { path, .. } | ViewStep::Private { path } => {
                 if let Some(copy) = copies.next_if(|copy| copy.path == path.path()) {
                     put(root, copy.path, copy.is_dir, copy.tree.as_fd())?;
                 }

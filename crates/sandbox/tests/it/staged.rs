@@ -232,8 +232,9 @@ fn a_read_only_workspace_has_an_empty_layer() {
     let host = Host::new();
     let profile = Profile { workspace_access: WorkspaceAccess::ReadOnly, ..staging(&host, &[]) };
     let command = host.command(&["sh", "-c", "echo x > made"]);
-    let record = sandbox(Rung::R3, profile).run(&command, &Cancel::new().unwrap()).unwrap();
-    Ran::of(record).assert_refused();
+    let ran = sandbox(Rung::R3, profile).run_staged(&command, &Cancel::new().unwrap()).unwrap();
+    Ran::of(ran.record).assert_refused();
+    assert!(contents(&ran.layer).is_empty());
 }
 
 #[test]
