@@ -95,6 +95,7 @@ pub fn pattern(data: &[u8]) {
             at_least: Rung::R0,
             caps: Caps::default(),
             workspace: WorkspaceMode::Direct,
+            image: None,
         }
     };
     let (allow, ask, deny) = (with(Effect::Allow), with(Effect::Ask), with(Effect::Deny));

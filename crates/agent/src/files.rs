@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::NoCheckout;
 use crate::error::RunError;
 use crate::guard::{self, Guard, Guarded};
-use crate::host::{private_folders, toolchain_folders};
+use crate::host::{private_folders, readable_folders};
 use crate::ignores::outer_rules;
 use crate::recorder::Recorder;
 
@@ -431,7 +431,7 @@ impl Files {
             let direct = self.build_folders.iter().map(|path| self.root().join(path.to_os())).collect();
             profile.changes = Changes::Staged { direct };
         }
-        profile.readable.extend(toolchain_folders(host, self.root()));
+        profile.readable.extend(readable_folders(host, policy, self.root()));
         profile.private.extend(private_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
         let found = self.guarded(policy)?;

@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod agent_runtime;
+mod image;
 mod undo;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
+pub(crate) use image::{ImageCommand, Images};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -66,6 +68,8 @@ pub(crate) enum Command {
     Fork(Fork),
     /// Look after the store: what it takes up, and what may go. Nothing goes by itself.
     Store(Store),
+    /// Images whose files commands have as their root, instead of the host's (`run --image`). No daemon is asked.
+    Image(Images),
     /// Serve a script of decisions on the real wires of model vendors.
     #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
@@ -216,6 +220,10 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Image whose files commands have as their root: a name, a digest, or the beginning of one. The run is bound to its
+    /// digest.
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) image: Option<String>,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,

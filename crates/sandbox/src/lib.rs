@@ -19,9 +19,12 @@
 //! Linux only. Where to start reading: `sandbox.rs` (the driver's side), then `init/supervise.rs`, then
 //! `init/contain.rs` (what the command's process does to itself) and `init/mounts.rs` (what it sees).
 
+mod attack;
 mod bytes;
 mod command;
+mod egress;
 mod entry;
+pub mod image;
 mod init;
 mod landlock;
 mod launcher;
@@ -31,6 +34,7 @@ mod profile;
 mod record;
 mod sandbox;
 mod seccomp;
+mod selftest;
 mod sys;
 mod tended;
 mod toolchain;
@@ -38,10 +42,15 @@ mod view;
 mod wire;
 
 pub use command::{Cancel, Command};
+pub use egress::{
+    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
+    parse,
+};
 pub use probe::{Fact, Probe};
-pub use profile::{Changes, Profile, ProfileError, WorkspaceAccess};
+pub use profile::{Changes, ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use sandbox::{Ran, RunError, RungChoice, Sandbox, Unavailable};
+pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
 pub use tended::{Ends, Gone, Program, Tended};
 pub use toolchain::{cargo_caches, git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

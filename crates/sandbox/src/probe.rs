@@ -6,6 +6,7 @@ use std::path::Path;
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use serde::{Deserialize, Serialize};
 
+use crate::profile::ImageRoot;
 use crate::{landlock, launcher, wire};
 
 /// One operation that was tried in a process of its own.
@@ -30,7 +31,7 @@ pub struct Probe {
     pub landlock_abi: Option<u32>,
     /// Every check and its result.
     pub facts: Vec<Fact>,
-    /// The strongest rung whose facts all hold.
+    /// The strongest rung whose facts all hold, with the host as the root ([`Probe::has_images`] speaks of images).
     pub strongest: Rung,
 }
 
@@ -56,6 +57,7 @@ pub(crate) mod fact {
     pub(crate) const OPEN_FILES: &str = "open-files-limit";
     pub(crate) const PROCESSES: &str = "process-limit";
     pub(crate) const OVERLAY: &str = "overlay";
+    pub(crate) const IMAGE: &str = "image-root";
 }
 
 /// What R1 needs.
@@ -129,9 +131,9 @@ impl Probe {
                 }
                 (G::CapFileSize, _) => has(fact::FILE_SIZE),
                 (G::CapOpenFiles, _) => has(fact::OPEN_FILES),
-                (G::CapTmp, Rung::R3) => has(fact::VIEW),
+                (G::CapTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
                 (G::CapTmp, _) => false,
-                (G::CapProcesses, Rung::R3) if has(fact::PROCESSES) => true,
+                (G::CapProcesses, Rung::R3 | Rung::R4) if has(fact::PROCESSES) => true,
                 // Sums that no kernel keeps for a tree without a control group.
                 (G::CapCpu | G::CapMemory | G::CapProcesses, _) => return Strength::Sampled,
                 (_, Rung::R1) => false,
@@ -145,17 +147,19 @@ impl Probe {
                 // Under R2 abstract sockets are out of reach from Landlock ABI 6 on, but paths are not: only Landlock
                 // ABI 9 or a broker could refuse those. Under R3 a path that is not shown cannot be reached.
                 (G::UnixSockets, Rung::R2) => false,
-                (G::UnixSockets, Rung::R3) => all(&[fact::VIEW, fact::NET]),
-                (G::Privileges, Rung::R2 | Rung::R3) => all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP]),
-                (G::FsWrite, Rung::R3) => all(&[fact::VIEW, fact::READ_ONLY]),
-                (G::FsRead | G::PrivateTmp, Rung::R3) => has(fact::VIEW),
-                (G::Staged | G::CapDisk, Rung::R3) => has(fact::OVERLAY),
+                (G::UnixSockets, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::NET]),
+                (G::Privileges, Rung::R2 | Rung::R3 | Rung::R4) => {
+                    all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP])
+                }
+                (G::FsWrite, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::READ_ONLY]),
+                (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
+                (G::Staged | G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
                 (G::Staged | G::CapDisk, Rung::R2) => false,
-                (G::Protected, Rung::R3) => all(&[fact::PIN, fact::READ_ONLY]),
-                (G::Net, Rung::R3) => has(fact::NET),
-                (G::KillTree, Rung::R3) => has(fact::PID_NAMESPACE),
-                (G::Processes, Rung::R3) => all(&[fact::PID_NAMESPACE, fact::PROC]),
-                (G::Ipc, Rung::R3) => all(&[fact::IPC, fact::VIEW]),
+                (G::Protected, Rung::R3 | Rung::R4) => all(&[fact::PIN, fact::READ_ONLY]),
+                (G::Net, Rung::R3 | Rung::R4) => has(fact::NET),
+                (G::KillTree, Rung::R3 | Rung::R4) => has(fact::PID_NAMESPACE),
+                (G::Processes, Rung::R3 | Rung::R4) => all(&[fact::PID_NAMESPACE, fact::PROC]),
+                (G::Ipc, Rung::R3 | Rung::R4) => all(&[fact::IPC, fact::VIEW]),
             };
             if enforced { Strength::Enforced } else { Strength::Absent }
         };
@@ -167,16 +171,35 @@ impl Probe {
                 .collect(),
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
+            image: None,
         }
     }
 
-    /// The facts that keep a rung from being taken, as `name: detail`.
-    pub(crate) fn missing(&self, rung: Rung) -> Vec<String> {
+    /// Whether this host can have an image as the root of commands (rung R4).
+    pub fn has_images(&self) -> bool {
+        self.strongest == Rung::R3 && self.facts.iter().any(|fact| fact.name == fact::IMAGE && fact.holds)
+    }
+
+    /// The strongest rung for commands whose root is this image, or the host.
+    pub(crate) fn strongest_for(&self, image: Option<&ImageRoot>) -> Rung {
+        if image.is_some() && self.has_images() { Rung::R4 } else { self.strongest }
+    }
+
+    /// What keeps a rung from being taken: facts, as `name: detail`, or that there is no image to be the root.
+    pub(crate) fn missing(&self, rung: Rung, image: Option<&ImageRoot>) -> Vec<String> {
+        match (rung, image) {
+            (Rung::R4, None) => return vec!["image: none was named".to_owned()],
+            (Rung::R0 | Rung::R1 | Rung::R2 | Rung::R3, Some(_)) => {
+                return vec![format!("image: one was named, and only {} has it as the root", Rung::R4)];
+            }
+            _ => {}
+        }
         let needed: Vec<&str> = match rung {
             Rung::R0 => vec![fact::SUPERVISOR],
             Rung::R1 => R1.to_vec(),
             Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
             Rung::R3 => R3.to_vec(),
+            Rung::R4 => [R3.as_slice(), &[fact::IMAGE]].concat(),
         };
         let state = |name: &str| self.facts.iter().find(|fact| fact.name == name);
         needed

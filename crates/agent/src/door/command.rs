@@ -10,11 +10,14 @@ use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
-use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError, prepare_record};
+use provost_sandbox::{
+    Command, Ended, ExitRecord, NetReport, Ran, Recovered, RunError as CommandError, prepare_record,
+};
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
 
 use super::ActResult;
+use super::network::{self, Gather};
 use crate::checkout::{NoCheckout, Place};
 use crate::driver::{Driver, make_private};
 use crate::error::RunError;
@@ -87,22 +90,20 @@ impl Driver<'_> {
             wall: limit,
             keep_head: half,
             keep_tail: half,
+            egress: None,
             record_dir: dir.clone(),
         };
         let cancel = self.interrupt.command().clone();
-        let ended = if self.stages(act) {
-            match place.sandbox.run_staged(command, cancel).await {
-                Ok(ran) => Ok(self.staged_command_ended(act, &request.argv, ran).await?),
-                Err(error) => Err(error),
-            }
-        } else {
-            match place.sandbox.run(command, cancel).await {
-                Ok(record) => Ok(self.command_ended(act, &request.argv, &record, Seen::AtOnce).await?),
-                Err(error) => Err(error),
-            }
-        };
+        let changes = if self.stages(act) { Gather::InLayer } else { Gather::Nowhere };
+        let (ended, net) = self.run_with_network(act, &place.sandbox, command, cancel, changes).await?;
         match ended {
-            Ok(()) => {}
+            Ok((record, None)) => {
+                self.command_ended(act, &request.argv, &record, &net, Seen::AtOnce).await?;
+            }
+            Ok((record, Some(layer))) => {
+                let ran = Ran { record, layer };
+                self.staged_command_ended(act, &request.argv, ran, &net).await?;
+            }
             Err(CommandError::NotStarted(failure)) => {
                 self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;
             }
@@ -128,6 +129,7 @@ impl Driver<'_> {
         act: ActId,
         argv: &[String],
         record: &ExitRecord,
+        net: &NetReport,
         seen: Seen,
     ) -> Result<(), RunError> {
         let since = match seen {
@@ -135,7 +137,7 @@ impl Driver<'_> {
             Seen::Later => Some(record.ended_at_ns),
         };
         let Found { changes, reverted, later } = self.changes_by_command(since).await?;
-        let mut result = self.command_result(argv, record);
+        let mut result = self.command_result(argv, record, net);
         for path in &reverted {
             result
                 .text
@@ -214,7 +216,8 @@ impl Driver<'_> {
         let dir = self.record_dir(act);
         match self.runtime.executor.recover(&dir).await {
             Ok(Recovered::Finished(record)) => {
-                self.command_ended(act, argv, &record, Seen::Later).await?;
+                // What it dialled is in the journal, and how much that was went with its driver.
+                self.command_ended(act, argv, &record, &NetReport::default(), Seen::Later).await?;
             }
             Ok(Recovered::NotStarted(failure)) => {
                 let text = format!(
@@ -267,13 +270,19 @@ struct Found {
 }
 
 /// What is said of a command that ended, but for what it changed. `containment` is what the driver said of its commands.
-pub(super) fn result_of(argv: &[String], record: &ExitRecord, containment: Option<&Receipt>) -> ActResult {
+pub(super) fn result_of(
+    argv: &[String],
+    record: &ExitRecord,
+    net: &NetReport,
+    containment: Option<&Receipt>,
+) -> ActResult {
     let exit = exit_fact(record.ended);
     let output = Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
     let mut text = command::report(argv, &exit, output);
     for hit in &record.caps {
         text.push_str(&format!("\nIt reached a cap: {hit}."));
     }
+    text.push_str(&network::refusals(net));
     let mut result = ActResult::of(exit.end(), text);
     result.duration_ms = record.duration_ms;
     result.command = Some(CommandFact {
@@ -282,6 +291,7 @@ pub(super) fn result_of(argv: &[String], record: &ExitRecord, containment: Optio
         output_bytes: record.output.total,
         survivors: record.survivors,
         caps: record.caps.clone(),
+        traffic: network::traffic(net),
         containment: (containment != Some(&record.receipt)).then(|| record.receipt.clone()),
     });
     result

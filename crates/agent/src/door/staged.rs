@@ -13,7 +13,7 @@ use provost_core::event::{ActStaged, Body, Unapplied, WhyUnapplied};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
-use provost_sandbox::{ExitRecord, Ran, Recovered};
+use provost_sandbox::{ExitRecord, NetReport, Ran, Recovered};
 use provost_tools::workspace::{
     Durable, FileContent, FileError, FileMode, Found, Layer, LayerFile, LayerFolder, Look, Prepared,
 };
@@ -70,6 +70,7 @@ impl Driver<'_> {
         act: ActId,
         argv: &[String],
         ran: Ran,
+        net: &NetReport,
     ) -> Result<(), RunError> {
         let Ran { record, layer } = ran;
         // What changed in the workspace meanwhile is somebody else's: the command had no way to it.
@@ -97,7 +98,7 @@ impl Driver<'_> {
         }
         let mut unapplied = plan.unapplied.clone();
         unapplied.extend(self.put_into_workspace(&plan, &layer).await?);
-        let result = self.command_result(argv, &record);
+        let result = self.command_result(argv, &record, net);
         self.end_staged(act, &staged, unapplied, result)
     }
 
@@ -386,7 +387,7 @@ impl Driver<'_> {
         let mut unapplied = staged.unapplied.clone();
         unapplied.extend(self.put_again(act, staged).await?);
         let mut result = match self.runtime.executor.recover(&self.record_dir(act)).await {
-            Ok(Recovered::Finished(record)) => self.command_result(argv, &record),
+            Ok(Recovered::Finished(record)) => self.command_result(argv, &record, &NetReport::default()),
             _ => ActResult::of(ActEnd::Interrupted, "The record of how this command ended is lost."),
         };
         result.text.push_str(
@@ -447,12 +448,15 @@ impl Driver<'_> {
                 format!("The driver died before this command was let go ({}). It did not run.", failure.step),
             ),
             Ok(Recovered::Finished(record)) if record.ended == provost_sandbox::Ended::DriverLost => {
-                let mut result = self.command_result(argv, &record);
+                let mut result = self.command_result(argv, &record, &NetReport::default());
                 result.text.push_str(&format!("\n{LOST}"));
                 result
             }
             Ok(Recovered::Finished(record)) => {
-                let mut result = ActResult::of(ActEnd::Interrupted, self.command_result(argv, &record).text);
+                let mut result = ActResult::of(
+                    ActEnd::Interrupted,
+                    self.command_result(argv, &record, &NetReport::default()).text,
+                );
                 result.duration_ms = record.duration_ms;
                 result.text.push_str(&format!("\n{LOST} Run it again if its changes are wanted."));
                 result
@@ -479,8 +483,8 @@ impl Driver<'_> {
     }
 
     /// What is said of a command that ended, before what it changed is known.
-    pub(super) fn command_result(&self, argv: &[String], record: &ExitRecord) -> ActResult {
-        super::command::result_of(argv, record, self.recorder.state().containment())
+    pub(super) fn command_result(&self, argv: &[String], record: &ExitRecord, net: &NetReport) -> ActResult {
+        super::command::result_of(argv, record, net, self.recorder.state().containment())
     }
 }
 

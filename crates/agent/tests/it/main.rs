@@ -6,6 +6,7 @@ mod approvals;
 mod durability;
 mod gate;
 mod holes;
+mod network;
 mod ordinary;
 mod planner;
 mod races;

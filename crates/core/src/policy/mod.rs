@@ -5,6 +5,7 @@
 //! stay. The decision names rule, layer and file.
 
 mod file;
+mod net;
 mod pattern;
 mod preset;
 mod staging;
@@ -15,13 +16,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use file::PolicyFileError;
+pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
 pub use staging::WorkspaceMode;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::Rung;
+use crate::containment::{Receipt, Rung};
+use crate::digest::Digest;
 use crate::path::RelPath;
 
 /// What a decision says.
@@ -157,6 +160,9 @@ pub struct Policy {
     /// What becomes of commands' changes to the workspace.
     #[serde(default, skip_serializing_if = "WorkspaceMode::is_direct")]
     pub workspace: WorkspaceMode,
+    /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
 }
 
 fn is_usual(caps: &Caps) -> bool {
@@ -276,6 +282,17 @@ impl Policy {
             layer: name,
             source,
         }
+    }
+
+    /// Whether what contained a command, or is to contain commands, is what this policy takes.
+    pub fn takes(&self, receipt: &Receipt) -> Result<(), &'static str> {
+        if receipt.rung < self.at_least {
+            return Err("its containment is weaker than the policy takes");
+        }
+        if receipt.image != self.image || (receipt.rung == Rung::R4) != self.image.is_some() {
+            return Err("the root of its commands is not the image that the policy names");
+        }
+        Ok(())
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

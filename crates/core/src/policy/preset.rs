@@ -117,6 +117,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         at_least: Rung::R0,
         caps: Caps::default(),
         workspace: WorkspaceMode::Direct,
+        image: None,
     }
 }
 

@@ -5,6 +5,8 @@
 mod caps;
 mod drivers;
 mod hand;
+mod images;
+mod net;
 mod staged;
 
 use std::collections::BTreeMap;
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget};
-use provost_core::containment::Rung;
+use provost_core::containment::{Receipt, Rung};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
@@ -64,6 +66,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActDecided(body) => Some(body.act),
         Body::ActApproved(body) => Some(body.act),
         Body::ActStarted(body) => Some(body.act),
+        Body::NetDecided(body) => Some(body.act),
         Body::ActSettled(body) => Some(body.act),
         Body::ActStaged(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
@@ -173,6 +176,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunFinished(_) | Body::DriverDetached(_) | Body::ModelFailed(_) | Body::WorkspaceDrifted(_) => {
             false
         }
+        // Missed where traffic names the host, which the worlds have none of.
+        Body::NetDecided(_) => false,
     }
 }
 

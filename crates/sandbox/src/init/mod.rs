@@ -5,12 +5,15 @@
 
 mod capture;
 mod contain;
+mod image;
 mod kill;
 mod launch;
+mod listen;
 mod mounts;
 mod overlay;
 mod pid1;
 mod probe;
+mod resolver;
 mod sample;
 mod supervise;
 mod tend;

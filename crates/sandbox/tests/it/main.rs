@@ -4,14 +4,19 @@
 
 mod basics;
 mod caps;
+mod egress;
 mod files;
+mod images;
 mod kernel;
+mod languages;
 mod lifecycle;
 mod network;
 mod ordinary;
 mod output;
 mod processes;
 mod protected;
+mod rust_image;
+mod selftest;
 mod staged;
 mod support;
 mod tended;

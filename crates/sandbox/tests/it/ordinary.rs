@@ -31,13 +31,20 @@ fn everything_holds_for_an_ordinary_user_too() {
             "basics::",
             "caps::",
             "files::",
+            "images::",
             "protected::",
             "staged::",
             "kernel::",
             "network::",
+            "egress::",
             "processes::",
             "lifecycle::",
+            "languages::go",
+            "languages::make",
+            "languages::npm",
+            "languages::a_browser",
             "programs",
+            "selftest::",
         ])
         .args(["--test-threads", "2"])
         .env_clear()

@@ -17,7 +17,7 @@ const NAME: &str = ".provost-probe-of-a-layer";
 
 /// Puts a layer over the folder and writes there. Nothing is written to the folder itself.
 pub(super) fn overlay(folder: &Path, ids: (u32, u32)) -> Seen {
-    pid1::map_ids(ids).map_err(text)?;
+    pid1::map_ids(ids, ids).map_err(text)?;
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(text)?;
     let mut store = works("a tmpfs", Store::new(1 << 20).map_err(Into::into))?;
     let Layered { tree, upper } = works("an overlay", store.over(folder).map_err(Into::into))?;
