@@ -19,7 +19,7 @@ use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::guard::Guard;
-use crate::host::readable_folders;
+use crate::host::{private_folders, readable_folders};
 use crate::removal::remove_at;
 
 /// Why there is no checkout.
@@ -69,6 +69,7 @@ impl Driver<'_> {
         let mut profile = Profile::for_workspace(folder)?;
         profile.limits = policy.caps;
         profile.readable.extend(readable_folders(&self.runtime.host, policy, workspace));
+        profile.private.extend(private_folders(&self.runtime.host, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
         let linked = git_reads(workspace);
         if git.is_dir() {

@@ -112,6 +112,9 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         Guarantee::Protected => "`.git` and other control files cannot be changed",
         Guarantee::WallClock => "their time is limited",
         Guarantee::Output => "their output is bounded",
+        Guarantee::Staged => {
+            "what they change in the workspace is put there when they end; what may not be changed is left out and told"
+        }
         // Said with its hosts, and with their numbers.
         Guarantee::Net
         | Guarantee::CapCpu
@@ -119,6 +122,7 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         | Guarantee::CapProcesses
         | Guarantee::CapFileSize
         | Guarantee::CapOpenFiles
-        | Guarantee::CapTmp => return None,
+        | Guarantee::CapTmp
+        | Guarantee::CapDisk => return None,
     })
 }

@@ -175,6 +175,18 @@ pub(crate) struct PolicyArgs {
     /// Deny what a rule says.
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
+    /// Whether what commands change is in the workspace at once, or looked at first [default: as the policy says].
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) workspace_mode: Option<Mode>,
+}
+
+/// What becomes of commands' changes to the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// They are there at once, and what the policy guards is undone.
+    Direct,
+    /// They gather in a layer, and what the policy guards never comes into the workspace.
+    Staged,
 }
 
 #[derive(Debug, clap::Args)]

@@ -81,6 +81,10 @@ pub enum Guarantee {
     CapOpenFiles,
     /// The size of the private temp folder.
     CapTmp,
+    /// What a command changes in the workspace gathers apart from it, and comes there when the driver puts it there.
+    Staged,
+    /// The cap on what is gathered so.
+    CapDisk,
 }
 
 impl Guarantee {
@@ -106,11 +110,13 @@ impl Guarantee {
             Self::CapFileSize => "cap-file-size",
             Self::CapOpenFiles => "cap-open-files",
             Self::CapTmp => "cap-tmp",
+            Self::Staged => "staged",
+            Self::CapDisk => "cap-disk",
         }
     }
 
     /// All guarantees, in report order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::FsWrite,
         Self::FsRead,
         Self::Net,
@@ -130,6 +136,8 @@ impl Guarantee {
         Self::CapFileSize,
         Self::CapOpenFiles,
         Self::CapTmp,
+        Self::Staged,
+        Self::CapDisk,
     ];
 }
 

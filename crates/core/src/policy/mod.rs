@@ -9,6 +9,7 @@ mod file;
 mod net;
 mod pattern;
 mod preset;
+mod staging;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,6 +20,7 @@ pub use file::PolicyFileError;
 pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
+pub use staging::WorkspaceMode;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
@@ -156,6 +158,9 @@ pub struct Policy {
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
+    /// What becomes of commands' changes to the workspace.
+    #[serde(default, skip_serializing_if = "WorkspaceMode::is_direct")]
+    pub workspace: WorkspaceMode,
     /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Containment, Default, Effect, Layer, Policy};
+use super::{Containment, Default, Effect, Layer, Policy, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
 use crate::containment::Rung;
@@ -116,6 +116,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         },
         at_least: Rung::R0,
         caps: Caps::default(),
+        workspace: WorkspaceMode::Direct,
         image: None,
     }
 }

@@ -117,7 +117,8 @@ impl RunState {
         } else {
             must(self.created.is_some(), "the run does not exist yet")?;
             must(self.attached, "no driver has the run")?;
-            let accounts = matches!(event.body, Body::ActFinished(_) | Body::WorkspaceDrifted(_));
+            let accounts =
+                matches!(event.body, Body::ActStaged(_) | Body::ActFinished(_) | Body::WorkspaceDrifted(_));
             must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
             None
         };
@@ -167,6 +168,7 @@ impl RunState {
             Body::ActStarted(body) => self.act_started(body),
             Body::NetDecided(body) => self.net_decided(body),
             Body::ActSettled(body) => self.act_settled(body),
+            Body::ActStaged(body) => self.act_staged(body),
             Body::ActFinished(body) => self.act_finished(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
@@ -204,6 +206,7 @@ impl RunState {
     fn driver_attached(&mut self, body: &DriverAttached) -> Checked {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
         self.check_containment(&body.containment)?;
+        self.check_staging(&body.containment)?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
@@ -247,7 +250,9 @@ impl RunState {
         )?;
         must(
             body.why != Pause::Indeterminate
-                || act.is_some_and(|act| act.started.is_some() && act.settled.is_none()),
+                || act.is_some_and(|act| {
+                    act.started.is_some() && act.settled.is_none() && act.staged.is_none()
+                }),
             "it names no act that may have happened and that nobody has settled",
         )?;
         if body.why == Pause::Indeterminate {
@@ -380,6 +385,7 @@ impl RunState {
                 decision: body.decision.clone(),
                 verdict: None,
                 started: None,
+                staged: None,
                 settled: None,
                 rung: self.rung,
             },
@@ -441,6 +447,7 @@ impl RunState {
     fn act_finished(&mut self, body: &ActFinished) -> Checked {
         let act = open(&self.open, body.act)?;
         act.check_end(body, self.rung)?;
+        self.check_staged_end(act, body)?;
         let changes = match &act.started {
             Some(Intent::Write { changes }) if body.end == ActEnd::Done => changes,
             _ => &body.changes,

@@ -7,6 +7,7 @@ mod drivers;
 mod hand;
 mod images;
 mod net;
+mod staged;
 
 use std::collections::BTreeMap;
 
@@ -67,6 +68,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActStarted(body) => Some(body.act),
         Body::NetDecided(body) => Some(body.act),
         Body::ActSettled(body) => Some(body.act),
+        Body::ActStaged(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
         _ => None,
@@ -131,6 +133,16 @@ fn is_missed(events: &[Event], at: usize) -> bool {
                     && (other.end == ActEnd::Done || !other.changes.is_empty() || other.command.is_some())
             }
             Body::DriverDetached(other) => other.why == Pause::Indeterminate && other.act == Some(body.act),
+            Body::ActStaged(other) => other.act == body.act,
+            _ => false,
+        }),
+        Body::ActStaged(body) => after.iter().any(|event| match &event.body {
+            Body::ActFinished(other) => {
+                let lost = |command: &CommandFact| command.exit == ExitFact::DriverLost;
+                let told = !other.changes.is_empty() || !other.unapplied.is_empty();
+                other.act == body.act
+                    && (told || other.command.as_ref().is_some_and(|command| !lost(command)))
+            }
             _ => false,
         }),
         Body::ActSettled(body) => {

@@ -19,6 +19,7 @@ mod programs;
 mod protected;
 mod rust_image;
 mod selftest;
+mod staged;
 mod support;
 mod tended;
 mod toolchains;

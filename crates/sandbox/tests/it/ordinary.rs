@@ -34,6 +34,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "files::",
             "images::",
             "protected::",
+            "staged::",
             "kernel::",
             "network::",
             "egress::bounds::",

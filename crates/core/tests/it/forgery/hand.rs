@@ -50,6 +50,20 @@ impl Hand {
         hand
     }
 
+    /// The same, of a policy that has changes staged.
+    pub(super) fn staged(policy: Policy, calls: u32) -> Self {
+        let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
+        created.policy = policy;
+        created.budget = Budget::default();
+        let mut hand = Self(RunState::new("r-hand".parse().unwrap()));
+        hand.does(Body::RunCreated(created));
+        let containment = world::staging(Rung::R3);
+        let attached = DriverAttached { generation: 1, host: "h".into(), pid: 1, containment };
+        hand.does(Body::DriverAttached(attached));
+        hand.answer(calls);
+        hand
+    }
+
     pub(super) fn workspace(calls: u32) -> Self {
         let rules = Layer::named("hand").rule(Effect::Deny, "write guarded/").unwrap();
         let rules =
@@ -181,6 +195,7 @@ pub(super) fn finished(act: ActId, end: ActEnd, changes: Vec<Change>, command: O
         result: digest(11),
         changes,
         reverted: vec![],
+        unapplied: vec![],
         seen: vec![],
         command,
         duration_ms: 1,
