@@ -422,6 +422,7 @@ impl Files {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
         profile.limits = policy.caps;
+        profile.require = policy.require.clone();
         profile.readable.extend(toolchain_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
         let found = self.guarded(policy)?;

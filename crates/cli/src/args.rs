@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use provost::core::containment::Guarantee;
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
@@ -210,6 +211,10 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
+    /// Adds to what the policy requires. Repeatable.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) require: Vec<Guarantee>,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,

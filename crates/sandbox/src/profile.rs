@@ -1,9 +1,11 @@
 //! What a command may see and change.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use provost_core::caps::Caps;
+use provost_core::containment::Guarantee;
 use serde::{Deserialize, Serialize};
 
 /// Whether commands may change the workspace.
@@ -39,6 +41,9 @@ pub struct Profile {
     /// R3 has a private `/dev/shm` and ignores a wish for the host's. Under R2 there is none: POSIX semaphores (Python's
     /// `multiprocessing`) work only when `/dev/shm`, which is shared with the host, is declared here.
     pub writable: Vec<PathBuf>,
+    /// Guarantees that have to be enforced: a sandbox that only watches one, or does not have it, is not made, and a
+    /// command that it would not hold for is not started.
+    pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
     /// over a tree: what it does not refuse is watched, and the tree is killed.
     pub limits: Caps,
@@ -128,6 +133,7 @@ impl Profile {
             hidden: Vec::new(),
             readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
             writable: Vec::new(),
+            require: BTreeSet::new(),
             limits: Caps::default(),
         };
         profile.check()?;

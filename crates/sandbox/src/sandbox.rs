@@ -49,6 +49,14 @@ pub enum Unavailable {
         /// The probe's facts that do not hold, each `name: detail`.
         missing: Vec<String>,
     },
+    /// The rung does not enforce what has to be enforced.
+    #[error("{rung} does not enforce here what is required: {}", missing.join("; "))]
+    Required {
+        /// The strongest acceptable rung.
+        rung: Rung,
+        /// Each guarantee that is not enforced, and why.
+        missing: Vec<String>,
+    },
     /// The profile cannot be contained.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -87,8 +95,8 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Profile`] when the
-    /// profile cannot be contained.
+    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Required`] when the rung
+    /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
     pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
         let (asked, rung) = match rungs {
@@ -117,7 +125,14 @@ impl Sandbox {
                 receipt.guarantees.remove(&guarantee);
             }
         }
+        let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
+        let missing: Vec<String> =
+            not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
+        if !missing.is_empty() {
+            return Err(Unavailable::Required { rung, missing });
+        }
         let plan = Plan {
+            require: profile.require.clone(),
             rung,
             receipt: receipt.clone(),
             view: (rung == Rung::R3).then(|| view::view(&profile, &workspace)),

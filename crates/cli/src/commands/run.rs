@@ -36,7 +36,8 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
 }
 
 pub(super) fn contract(args: &OrderArgs) -> Result<Contract, Failure> {
-    let mut contract = Contract::new(args.goal.clone()).policy(policy(&args.policy)?).budget(Budget {
+    let policy = policy(&args.policy)?.requiring(args.require.iter().copied());
+    let mut contract = Contract::new(args.goal.clone()).policy(policy).budget(Budget {
         steps: Some(args.max_steps),
         tokens: args.max_tokens,
         cost_micros: args.max_cost,

@@ -3,6 +3,7 @@
 //! ```toml
 //! preset = "workspace"        # what it builds on; without it, `strict`
 //! at_least = "R2"             # refuse to start where containment is weaker
+//! require = ["net", "kill-tree"]  # or where one of these is not enforced
 //!
 //! allow = ["exec cargo test*", "write src/**"]
 //! ask   = ["write Cargo.toml"]
@@ -29,7 +30,7 @@ use toml::Spanned;
 use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule};
 use crate::act::Access;
 use crate::caps::Caps;
-use crate::containment::Rung;
+use crate::containment::{Guarantee, Rung};
 
 /// A policy file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +74,8 @@ pub enum PolicyFileError {
 struct File {
     preset: Option<Spanned<String>>,
     at_least: Option<Rung>,
+    #[serde(default)]
+    require: Vec<Guarantee>,
     containment: Option<Containment>,
     #[serde(default)]
     allow: Vec<Spanned<String>>,
@@ -149,7 +152,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
             layer.rules.push(Rule { effect, pattern });
         }
     }
-    let mut policy = Policy::preset(preset).with(layer);
+    let mut policy = Policy::preset(preset).with(layer).requiring(file.require);
     if let Some(at_least) = file.at_least {
         policy.at_least = at_least;
     }

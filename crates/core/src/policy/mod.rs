@@ -8,7 +8,7 @@ mod file;
 mod pattern;
 mod preset;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub use preset::Preset;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::Rung;
+use crate::containment::{Guarantee, Rung};
 use crate::path::RelPath;
 
 /// What a decision says.
@@ -149,6 +149,10 @@ pub struct Policy {
     pub containment: Containment,
     /// Weakest rung that will do; a host without it does not start the run.
     pub at_least: Rung,
+    /// Guarantees that containment has to enforce; a host that only watches one, or does not have it, does not start the
+    /// run.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
@@ -200,6 +204,13 @@ impl Policy {
     #[must_use]
     pub fn with(mut self, layer: Layer) -> Self {
         self.layers.push(layer);
+        self
+    }
+
+    /// This policy with more guarantees that containment has to enforce. There is no way to ask for fewer.
+    #[must_use]
+    pub fn requiring(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        self.require.extend(guarantees);
         self
     }
 

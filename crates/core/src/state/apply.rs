@@ -199,6 +199,11 @@ impl RunState {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
         let at_least = self.created.as_ref().map_or(Rung::R0, |created| created.policy.at_least);
         must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
+        let mut required = self.created.iter().flat_map(|created| &created.policy.require);
+        must(
+            required.all(|guarantee| body.containment.enforces(*guarantee)),
+            "its containment does not enforce what the policy requires",
+        )?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
@@ -432,6 +437,7 @@ impl RunState {
         self.check_no_denied_change(changes)?;
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
+        self.check_required(body.command.as_ref())?;
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;

@@ -53,6 +53,19 @@ impl RunState {
     }
 
     /// A cap that was reached is one that the contract sets, and was reached.
+    /// A command for which what the policy requires did not hold was never let go.
+    pub(super) fn check_required(&self, command: Option<&CommandFact>) -> Checked {
+        let (Some(created), Some(receipt)) =
+            (&self.created, command.and_then(|command| command.containment.as_ref()))
+        else {
+            return Ok(());
+        };
+        must(
+            created.policy.require.iter().all(|guarantee| receipt.enforces(*guarantee)),
+            "its command ran without what the policy requires",
+        )
+    }
+
     pub(super) fn check_caps(&self, command: Option<&CommandFact>) -> Checked {
         let (Some(created), Some(command)) = (&self.created, command) else {
             return Ok(());

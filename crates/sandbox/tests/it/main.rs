@@ -13,6 +13,7 @@ mod ordinary;
 mod output;
 mod processes;
 mod protected;
+mod require;
 mod selftest;
 mod support;
 mod tended;

@@ -38,6 +38,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "processes::",
             "lifecycle::",
             "programs",
+            "require::",
             "selftest::",
         ])
         .args(["--test-threads", "2"])
