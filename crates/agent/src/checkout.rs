@@ -20,7 +20,7 @@ use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::guard::Guard;
-use crate::host::toolchain_folders;
+use crate::host::readable_folders;
 use crate::removal::remove_at;
 
 /// Why there is no checkout.
@@ -72,7 +72,7 @@ impl Driver<'_> {
         // A copy that is thrown away has nothing to protect.
         profile.require =
             policy.require.iter().copied().filter(|held| *held != Guarantee::Protected).collect();
-        profile.readable.extend(toolchain_folders(&self.runtime.host, workspace));
+        profile.readable.extend(readable_folders(&self.runtime.host, policy, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
         let linked = git_reads(workspace);
         if git.is_dir() {

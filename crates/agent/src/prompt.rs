@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use provost_core::act::show_argv;
-use provost_core::containment::{Guarantee, Receipt, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::contract::{Contract, Limits};
+use provost_core::text::{Lines, visible};
 
 /// Whether commands may change the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,14 +33,23 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     );
     let writes = if contract.policy.forbids_all_writes() { Writes::None } else { Writes::Workspace };
     let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.rung);
-    let said = |strength: Strength, words: &dyn Fn(Guarantee) -> Option<&'static str>| -> Vec<&'static str> {
+    if receipt.image.is_some() {
+        out.push_str(
+            "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
+        );
+    }
+    let said = |strength: Strength, words: &dyn Fn(Guarantee) -> Option<String>| -> Vec<String> {
         let with = |guarantee: &Guarantee| receipt.guarantees.get(guarantee) == Some(&strength);
         Guarantee::ALL.into_iter().filter(with).filter_map(words).collect()
     };
-    for promise in said(Strength::Enforced, &|guarantee| promise(guarantee, writes)) {
+    let promised = |guarantee: Guarantee| match guarantee {
+        Guarantee::Net => Some(network(contract, receipt.rung)),
+        other => promise(other, writes).map(str::to_owned),
+    };
+    for promise in said(Strength::Enforced, &promised) {
         let _ = writeln!(out, "- {promise}");
     }
-    for promise in said(Strength::Sampled, &|guarantee| promise(guarantee, writes)) {
+    for promise in said(Strength::Sampled, &promised) {
         let _ = writeln!(out, "- {promise} (watched now and then, not enforced)");
     }
     let is_held = |guarantee| {
@@ -49,7 +59,7 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     if !caps.is_empty() {
         let _ = writeln!(out, "- they may take: {}", caps.join(", "));
     }
-    let absent = said(Strength::Absent, &absence);
+    let absent = said(Strength::Absent, &|guarantee| absence(guarantee).map(str::to_owned));
     if !absent.is_empty() {
         out.push_str("Not held on this host, so neither rely on it nor make use of it:\n");
         for absence in absent {
@@ -75,6 +85,27 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     out
 }
 
+/// What commands reach on the network, where that is held to anything.
+fn network(contract: &Contract, rung: Rung) -> String {
+    if rung < Rung::R3 {
+        let mut text = "they have no network, not even a loopback".to_owned();
+        if contract.policy.opens_network(rung) {
+            text.push_str(": the hosts that the policy allows cannot be reached here");
+        }
+        return text;
+    }
+    if !contract.policy.opens_network(rung) {
+        return "they have no network (a server on their own loopback works)".to_owned();
+    }
+    let hosts = contract.policy.allowed_hosts();
+    let hosts: Vec<String> = hosts.iter().map(|host| format!("`{}`", visible(host, Lines::Escape))).collect();
+    let hosts = if hosts.is_empty() { "public hosts".to_owned() } else { hosts.join(", ") };
+    format!(
+        "on the network they reach only {hosts}, over TCP; no private address, unless it is named so; every connection \
+         is recorded (a server on their own loopback works)"
+    )
+}
+
 fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
     Some(match guarantee {
         Guarantee::FsWrite if writes == Writes::None => {
@@ -82,7 +113,6 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         }
         Guarantee::FsWrite => "they can write in the workspace and their temp folder only",
         Guarantee::FsRead => "they can read the workspace and the system's programs and libraries only",
-        Guarantee::Net => "they have no network (a server on their own loopback works)",
         Guarantee::UnixSockets => "they cannot reach unix sockets outside the workspace",
         Guarantee::KillTree => "every process they start is gone when they end",
         Guarantee::Processes => "they see no other processes",
@@ -93,8 +123,9 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         Guarantee::Protected => "`.git` and other control files cannot be changed",
         Guarantee::WallClock => "their time is limited",
         Guarantee::Output => "their output is bounded",
-        // Said with their numbers.
-        Guarantee::CapCpu
+        // Said with its hosts, and with their numbers.
+        Guarantee::Net
+        | Guarantee::CapCpu
         | Guarantee::CapMemory
         | Guarantee::CapProcesses
         | Guarantee::CapFileSize
@@ -144,6 +175,7 @@ mod tests {
             guarantees: held.iter().copied().collect(),
             kernel: "6.18".to_owned(),
             landlock_abi: Some(7),
+            image: None,
         };
         let text = system(&contract, Path::new("/work"), &receipt);
         let from = text.find("Commands are contained").unwrap();
@@ -166,7 +198,7 @@ mod tests {
         let expected = "\
 Commands are contained by rung R2 (Landlock and seccomp):
 - they can write in the workspace and their temp folder only
-- they have no network (a server on their own loopback works)
+- they have no network, not even a loopback
 - every process they start is gone when they end (watched now and then, not enforced)
 Not held on this host, so neither rely on it nor make use of it:
 - they could reach unix sockets of the host
@@ -185,7 +217,7 @@ Not held on this host, so neither rely on it nor make use of it:
     #[test]
     fn every_guarantee_has_words_for_its_absence_where_it_has_words() {
         for guarantee in Guarantee::ALL {
-            let has = promise(guarantee, Writes::Workspace).is_some();
+            let has = guarantee == Guarantee::Net || promise(guarantee, Writes::Workspace).is_some();
             assert_eq!(has, absence(guarantee).is_some(), "{}", guarantee.name());
         }
     }

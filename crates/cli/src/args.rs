@@ -2,6 +2,7 @@
 
 mod agent_runtime;
 mod containment;
+mod image;
 mod undo;
 
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
 pub(crate) use containment::{Doctor, Sandbox, SandboxCommand};
+pub(crate) use image::{ImageCommand, Images};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -69,6 +71,8 @@ pub(crate) enum Command {
     Fork(Fork),
     /// Look after the store: what it takes up, and what may go. Nothing goes by itself.
     Store(Store),
+    /// Images whose files commands have as their root, instead of the host's (`run --image`). No daemon is asked.
+    Image(Images),
     /// Serve a script of decisions on the real wires of model vendors.
     #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
@@ -215,6 +219,10 @@ pub(crate) struct OrderArgs {
     /// Adds to what the policy requires. Repeatable.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) require: Vec<Guarantee>,
+    /// Image whose files commands have as their root: a name, a digest, or the beginning of one. The run is bound to its
+    /// digest.
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) image: Option<String>,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,

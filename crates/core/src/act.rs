@@ -312,6 +312,9 @@ pub struct CommandFact {
     /// Caps that it reached without being killed for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub caps: Vec<CapHit>,
+    /// What it did on the network, where it had one and used it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<crate::net::Traffic>,
     /// What contained it, where that is not what the driver said when it attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<crate::containment::Receipt>,

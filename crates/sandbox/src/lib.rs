@@ -23,7 +23,9 @@ mod attack;
 mod bytes;
 mod cache;
 mod command;
+mod egress;
 mod entry;
+pub mod image;
 mod init;
 mod landlock;
 mod launcher;
@@ -44,8 +46,12 @@ mod wire;
 
 pub use cache::{Freshness, Origin, ProbeCache};
 pub use command::{Cancel, Command};
+pub use egress::{
+    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
+    parse,
+};
 pub use probe::{Disabled, Fact, Probe};
-pub use profile::{Profile, ProfileError, WorkspaceAccess};
+pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use remedy::{Advice, advice};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};

@@ -3,6 +3,7 @@
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use serde::{Deserialize, Serialize};
 
+use crate::profile::ImageRoot;
 use crate::{landlock, launcher, wire};
 
 /// One operation that was tried in a process of its own.
@@ -27,7 +28,8 @@ pub struct Probe {
     pub landlock_abi: Option<u32>,
     /// Every check and its result.
     pub facts: Vec<Fact>,
-    /// The strongest rung whose facts all hold and which no self-test found wanting.
+    /// The strongest rung whose facts all hold and which no self-test found wanting, with the host as the root
+    /// ([`Probe::has_images`] speaks of images).
     pub strongest: Rung,
     /// Rungs that a self-test found not to hold what they promise. They are not taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,6 +66,7 @@ pub(crate) mod fact {
     pub(crate) const FILE_SIZE: &str = "file-size-limit";
     pub(crate) const OPEN_FILES: &str = "open-files-limit";
     pub(crate) const PROCESSES: &str = "process-limit";
+    pub(crate) const IMAGE: &str = "image-root";
 }
 
 /// What R1 needs.
@@ -118,7 +121,8 @@ impl Probe {
     /// Settles which rung is the strongest.
     fn choose(&mut self) {
         let rungs = [Rung::R3, Rung::R2, Rung::R1];
-        self.strongest = rungs.into_iter().find(|rung| self.missing(*rung).is_empty()).unwrap_or(Rung::R0);
+        self.strongest =
+            rungs.into_iter().find(|rung| self.missing(*rung, None).is_empty()).unwrap_or(Rung::R0);
     }
 
     /// What a rung guarantees on this host, going by the facts. `protected` is meant for a profile that protects
@@ -141,9 +145,9 @@ impl Probe {
                 }
                 (G::CapFileSize, _) => has(fact::FILE_SIZE),
                 (G::CapOpenFiles, _) => has(fact::OPEN_FILES),
-                (G::CapTmp, Rung::R3) => has(fact::VIEW),
+                (G::CapTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
                 (G::CapTmp, _) => false,
-                (G::CapProcesses, Rung::R3) if has(fact::PROCESSES) => true,
+                (G::CapProcesses, Rung::R3 | Rung::R4) if has(fact::PROCESSES) => true,
                 // Sums that no kernel keeps for a tree without a control group.
                 (G::CapCpu | G::CapMemory | G::CapProcesses, _) => return Strength::Sampled,
                 (_, Rung::R1) => false,
@@ -157,15 +161,17 @@ impl Probe {
                 // Under R2 abstract sockets are out of reach from Landlock ABI 6 on, but paths are not: only Landlock
                 // ABI 9 or a broker could refuse those. Under R3 a path that is not shown cannot be reached.
                 (G::UnixSockets, Rung::R2) => false,
-                (G::UnixSockets, Rung::R3) => all(&[fact::VIEW, fact::NET]),
-                (G::Privileges, Rung::R2 | Rung::R3) => all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP]),
-                (G::FsWrite, Rung::R3) => all(&[fact::VIEW, fact::READ_ONLY]),
-                (G::FsRead | G::PrivateTmp, Rung::R3) => has(fact::VIEW),
-                (G::Protected, Rung::R3) => all(&[fact::PIN, fact::READ_ONLY]),
-                (G::Net, Rung::R3) => has(fact::NET),
-                (G::KillTree, Rung::R3) => has(fact::PID_NAMESPACE),
-                (G::Processes, Rung::R3) => all(&[fact::PID_NAMESPACE, fact::PROC]),
-                (G::Ipc, Rung::R3) => all(&[fact::IPC, fact::VIEW]),
+                (G::UnixSockets, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::NET]),
+                (G::Privileges, Rung::R2 | Rung::R3 | Rung::R4) => {
+                    all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP])
+                }
+                (G::FsWrite, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::READ_ONLY]),
+                (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
+                (G::Protected, Rung::R3 | Rung::R4) => all(&[fact::PIN, fact::READ_ONLY]),
+                (G::Net, Rung::R3 | Rung::R4) => has(fact::NET),
+                (G::KillTree, Rung::R3 | Rung::R4) => has(fact::PID_NAMESPACE),
+                (G::Processes, Rung::R3 | Rung::R4) => all(&[fact::PID_NAMESPACE, fact::PROC]),
+                (G::Ipc, Rung::R3 | Rung::R4) => all(&[fact::IPC, fact::VIEW]),
             };
             if enforced { Strength::Enforced } else { Strength::Absent }
         };
@@ -177,6 +183,7 @@ impl Probe {
                 .collect(),
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
+            image: None,
         }
     }
 
@@ -186,10 +193,10 @@ impl Probe {
         let stronger = [Rung::R2, Rung::R3].into_iter().find(|rung| {
             *rung > receipt.rung
                 && (*rung == Rung::R3 || guarantee_of_r2(guarantee))
-                && !self.missing(*rung).is_empty()
+                && !self.missing(*rung, None).is_empty()
         });
         let why_not_stronger = stronger.map_or(String::new(), |rung| {
-            format!("; {rung} is not available: {}", self.missing(rung).join(", "))
+            format!("; {rung} is not available: {}", self.missing(rung, None).join(", "))
         });
         match receipt.guarantees.get(&guarantee) {
             Some(Strength::Enforced) => format!("`{name}` is enforced"),
@@ -206,8 +213,25 @@ impl Probe {
         }
     }
 
-    /// The facts that keep a rung from being taken, as `name: detail`.
-    pub(crate) fn missing(&self, rung: Rung) -> Vec<String> {
+    /// Whether this host can have an image as the root of commands (rung R4).
+    pub fn has_images(&self) -> bool {
+        self.strongest == Rung::R3 && self.facts.iter().any(|fact| fact.name == fact::IMAGE && fact.holds)
+    }
+
+    /// The strongest rung for commands whose root is this image, or the host.
+    pub(crate) fn strongest_for(&self, image: Option<&ImageRoot>) -> Rung {
+        if image.is_some() && self.has_images() { Rung::R4 } else { self.strongest }
+    }
+
+    /// What keeps a rung from being taken: facts, as `name: detail`, or that there is no image to be the root.
+    pub(crate) fn missing(&self, rung: Rung, image: Option<&ImageRoot>) -> Vec<String> {
+        match (rung, image) {
+            (Rung::R4, None) => return vec!["image: none was named".to_owned()],
+            (Rung::R0 | Rung::R1 | Rung::R2 | Rung::R3, Some(_)) => {
+                return vec![format!("image: one was named, and only {} has it as the root", Rung::R4)];
+            }
+            _ => {}
+        }
         let state = |name: &str| self.facts.iter().find(|fact| fact.name == name);
         let disabled = self.disabled.iter().filter(|disabled| disabled.rung == rung);
         let found_wanting = disabled.map(|disabled| {
@@ -245,6 +269,7 @@ pub(crate) fn needed(rung: Rung) -> Vec<&'static str> {
         Rung::R1 => R1.to_vec(),
         Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
         Rung::R3 => R3.to_vec(),
+        Rung::R4 => [R3.as_slice(), &[fact::IMAGE]].concat(),
     }
 }
 

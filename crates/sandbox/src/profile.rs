@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use provost_core::caps::Caps;
 use provost_core::containment::Guarantee;
+use provost_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
 /// Whether commands may change the workspace.
@@ -47,6 +48,18 @@ pub struct Profile {
     /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
     /// over a tree: what it does not refuse is watched, and the tree is killed.
     pub limits: Caps,
+    /// The image whose files are the root, instead of the host's: rung R4. Of [`Profile::readable`], what lies in the
+    /// system's own folders is then not shown.
+    pub image: Option<ImageRoot>,
+}
+
+/// An unpacked image as the root of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageRoot {
+    /// The folder that holds its files; nothing is written there.
+    pub folder: PathBuf,
+    /// Digest of its manifest, for the receipt.
+    pub digest: Digest,
 }
 
 /// A profile that cannot be contained.
@@ -135,6 +148,7 @@ impl Profile {
             writable: Vec::new(),
             require: BTreeSet::new(),
             limits: Caps::default(),
+            image: None,
         };
         profile.check()?;
         Ok(profile)

@@ -310,6 +310,7 @@ impl Bench {
             wall: if attack.judge == Judge::Overruns { SHORT } else { LIMIT },
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
+            egress: None,
             record_dir: scene.beside("records"),
         };
         let cancel = Cancel::new()?;

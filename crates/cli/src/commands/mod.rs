@@ -11,6 +11,7 @@ mod export;
 mod fork;
 mod held;
 mod history;
+mod image;
 mod key;
 mod output;
 mod policy;
@@ -58,6 +59,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Rewind(args) => rewind::rewind(&world, args).await,
             Command::Fork(args) => fork::fork(&world, args).await,
             Command::Store(args) => store::store(&world, args).await,
+            Command::Image(args) => image::image(&world, args),
             Command::Rehearse(args) => rehearse::rehearse(args).await,
             Command::Policy(args) => policy::policy(&world, args),
             Command::Doctor(args) => Ok(doctor::doctor(&world, &args)),

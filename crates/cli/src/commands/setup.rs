@@ -12,6 +12,7 @@ use provost::core::state::RunState;
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
 use provost::model::{Auth, BaseUrl, PlainHttp, Provider, Remote, Secret, WireKind};
+use provost::sandbox::image::ImageStore;
 use provost::sandbox::{Freshness, Probe, ProbeCache};
 use provost::tools::command::HostEnvironment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -224,6 +225,11 @@ pub(crate) fn probe(world: &World) -> Probe {
     }
 }
 
+/// The user's images.
+pub(crate) fn images(world: &World) -> Result<ImageStore, Failure> {
+    Ok(ImageStore::new(world.images_path(None)?))
+}
+
 /// A runtime over all of it.
 pub(crate) fn runtime(
     world: &World,
@@ -237,6 +243,7 @@ pub(crate) fn runtime(
     runtime.approver = approver;
     runtime.observer = observer;
     runtime.host = host(world);
+    runtime.images = images(world)?;
     Ok(runtime)
 }
 

@@ -63,6 +63,7 @@ impl Preview {
             seen: &|_, _| SeenState::Same,
             readable: &|_| true,
             environment: &BTreeMap::new(),
+            image: None,
         };
         let (tool, args) = Registry::standard().decode(tool, args).map_err(|error| error.to_string())?;
         match tool.prepare(&args, &context).map_err(|error| error.to_string())? {

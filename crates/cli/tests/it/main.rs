@@ -18,6 +18,7 @@ mod durable;
 mod evidence;
 mod hostile;
 mod ignores;
+mod images;
 mod kill;
 mod leak;
 mod main_job;

@@ -5,6 +5,7 @@
 //! stay. The decision names rule, layer and file.
 
 mod file;
+mod net;
 mod pattern;
 mod preset;
 
@@ -14,12 +15,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use file::PolicyFileError;
+pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::{Guarantee, Rung};
+use crate::containment::{Guarantee, Receipt, Rung};
+use crate::digest::Digest;
 use crate::path::RelPath;
 
 /// What a decision says.
@@ -156,6 +159,9 @@ pub struct Policy {
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
+    /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
 }
 
 fn is_usual(caps: &Caps) -> bool {
@@ -282,6 +288,23 @@ impl Policy {
             layer: name,
             source,
         }
+    }
+
+    /// Whether what contained a command, or is to contain commands, is what this policy takes.
+    pub fn takes(&self, receipt: &Receipt) -> Result<(), &'static str> {
+        if receipt.rung < self.at_least {
+            return Err("its containment is weaker than the policy takes");
+        }
+        if receipt.image != self.image || (receipt.rung == Rung::R4) != self.image.is_some() {
+            return Err("the root of its commands is not the image that the policy names");
+        }
+        Ok(())
+    }
+
+    /// Whether something that this policy requires is not enforced by what contained a command. `exempt` is for a command
+    /// that a guarantee has no meaning for.
+    pub fn lacks(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> bool {
+        self.require.iter().any(|required| Some(*required) != exempt && !receipt.enforces(*required))
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

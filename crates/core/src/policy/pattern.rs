@@ -153,6 +153,17 @@ impl Pattern {
         self.text.split_once(' ').map_or("", |(_, rest)| rest.trim())
     }
 
+    /// The host of a `net` rule where it is no glob.
+    pub(super) fn literal_host(&self) -> Option<&str> {
+        let host = (self.access == Access::Net).then(|| self.globs.first().map(Glob::text))??;
+        (!host.contains(['*', '?', '[', ']', '{', '}', '\\'])).then_some(host)
+    }
+
+    /// The port of a `net` rule, as written.
+    pub(super) fn port(&self) -> Option<&str> {
+        (self.access == Access::Net).then(|| self.globs.get(1).map(Glob::text))?
+    }
+
     pub(super) fn matches(&self, touch: &Touch, effect: Effect) -> bool {
         if touch.access() != self.access {
             return false;

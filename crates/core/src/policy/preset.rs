@@ -118,6 +118,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         at_least: Rung::R0,
         require: BTreeSet::new(),
         caps: Caps::default(),
+        image: None,
     }
 }
 

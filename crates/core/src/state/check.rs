@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
-use crate::containment::Rung;
+use crate::containment::{Guarantee, Receipt, Rung};
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
 use crate::outcome::Outcome;
 use crate::path::RelPath;
@@ -37,6 +37,17 @@ impl RunState {
         }
     }
 
+    /// What contains commands is what the contract takes.
+    pub(super) fn check_containment(&self, receipt: &Receipt) -> Checked {
+        self.created.as_ref().map_or(Ok(()), |created| created.policy.takes(receipt).map_err(str::to_owned))
+    }
+
+    /// What the policy requires is enforced.
+    pub(super) fn check_required(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> Checked {
+        let lacks = self.created.as_ref().is_some_and(|created| created.policy.lacks(receipt, exempt));
+        must(!lacks, "its containment does not enforce what the policy requires")
+    }
+
     /// Nothing recorded as changed lies where the policy denies writing: what a command changed there was undone.
     pub(super) fn check_no_denied_change(&self, changes: &[Change]) -> Checked {
         let Some(created) = &self.created else {
@@ -53,19 +64,6 @@ impl RunState {
     }
 
     /// A cap that was reached is one that the contract sets, and was reached.
-    /// A command for which what the policy requires did not hold was never let go.
-    pub(super) fn check_required(&self, command: Option<&CommandFact>) -> Checked {
-        let (Some(created), Some(receipt)) =
-            (&self.created, command.and_then(|command| command.containment.as_ref()))
-        else {
-            return Ok(());
-        };
-        must(
-            created.policy.require.iter().all(|guarantee| receipt.enforces(*guarantee)),
-            "its command ran without what the policy requires",
-        )
-    }
-
     pub(super) fn check_caps(&self, command: Option<&CommandFact>) -> Checked {
         let (Some(created), Some(command)) = (&self.created, command) else {
             return Ok(());

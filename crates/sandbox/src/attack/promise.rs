@@ -43,7 +43,7 @@ impl Attack {
     /// What is promised of it.
     pub(crate) fn promised(&self, receipt: &Receipt) -> Promised {
         let promise = match receipt.rung {
-            Rung::R3 => self.r3,
+            Rung::R3 | Rung::R4 => self.r3,
             Rung::R2 => self.r2,
             Rung::R0 | Rung::R1 => Promise::Receipt,
         };
