@@ -95,6 +95,7 @@ pub fn pattern(data: &[u8]) {
             layers: vec![layer],
             containment: Containment::Strongest,
             at_least: Rung::R0,
+            require: std::collections::BTreeSet::new(),
             caps: Caps::default(),
             workspace: WorkspaceMode::Direct,
             image: None,

@@ -58,6 +58,14 @@ pub enum Unavailable {
         /// Why not.
         why: String,
     },
+    /// The rung does not enforce what has to be enforced.
+    #[error("{rung} does not enforce here what is required: {}", missing.join("; "))]
+    Required {
+        /// The strongest acceptable rung.
+        rung: Rung,
+        /// Each guarantee that is not enforced, and why.
+        missing: Vec<String>,
+    },
     /// The profile cannot be contained.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -96,8 +104,8 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Profile`] when the
-    /// profile cannot be contained.
+    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Required`] when the rung
+    /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
     pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
         let strongest = probe.strongest_for(profile.image.as_ref());
@@ -111,8 +119,8 @@ impl Sandbox {
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
         let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
-        let with_image = profile.image.is_some();
-        if asked > strongest || (rung == Rung::R4) != with_image || found_wanting || !entry::linked() {
+        let has_root = (rung == Rung::R4) == profile.image.is_some();
+        if asked > strongest || found_wanting || !has_root || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
                 strongest,
@@ -133,8 +141,15 @@ impl Sandbox {
             }
         }
         check_staging(&profile, &workspace, rung, &mut receipt)?;
+        let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
+        let missing: Vec<String> =
+            not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
+        if !missing.is_empty() {
+            return Err(Unavailable::Required { rung, missing });
+        }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
         let plan = Plan {
+            require: profile.require.clone(),
             rung,
             receipt: receipt.clone(),
             view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),

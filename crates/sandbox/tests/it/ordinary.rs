@@ -49,6 +49,10 @@ fn everything_holds_for_an_ordinary_user_too() {
             "languages::npm",
             "languages::a_browser",
             "programs",
+            "require::",
+            "hosts::",
+            "leaks::",
+            "reported::",
             "selftest::",
         ])
         .args(["--test-threads", "2"])
