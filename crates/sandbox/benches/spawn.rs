@@ -53,6 +53,7 @@ fn contained(bencher: Bencher<'_, '_>, name: &str) {
     let cancel = Cancel::new().expect("a handle");
     bencher
         .with_inputs(|| Command {
+            program: None,
             argv: vec!["/bin/true".into()],
             cwd: workspace.clone(),
             env: [("HOME".into(), HOME.into())].into(),

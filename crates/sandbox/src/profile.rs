@@ -106,6 +106,25 @@ pub(crate) const MASKED: [&str; 18] = [
     "/etc/netplan",
 ];
 
+/// What a private `/proc` shows of the whole machine and not of the sandbox: keys, memory, allocations, timers.
+pub(crate) const PROC_MASKED: [&str; 15] = [
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kcore",
+    "/proc/kmsg",
+    "/proc/kpageflags",
+    "/proc/kpagecount",
+    "/proc/kpagecgroup",
+    "/proc/slabinfo",
+    "/proc/pagetypeinfo",
+    "/proc/vmallocinfo",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/latency_stats",
+    "/proc/iomem",
+    "/proc/scsi",
+];
+
 impl Profile {
     /// A writable workspace, the system's programs and libraries, and nothing else.
     ///

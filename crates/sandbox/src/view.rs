@@ -7,7 +7,7 @@ use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::profile::{MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
 pub const HOME: &str = "/tmp/home";
@@ -39,6 +39,12 @@ pub(crate) enum ViewStep {
     Bind { path: Bytes, writable: bool, required: bool },
     /// The private `/tmp`.
     Tmp,
+}
+
+/// How many files fit into a private folder of so many bytes: the kernel's own default would let empty files take half
+/// of the host's memory, whatever the size.
+pub(crate) fn inodes(bytes: u64) -> u64 {
+    (bytes / 4096).max(1024)
 }
 
 /// How strongly a path is asked for; the strongest wins when two ask for the same one.
@@ -119,9 +125,9 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
 }
 
 /// What is covered. An image's files are not the host's: of its credentials there is nothing to hide.
-fn masks(profile: &Profile) -> impl Iterator<Item = &'static str> {
-    let image = profile.image.is_some();
-    MASKED.into_iter().filter(move |path| !image || path.starts_with("/proc"))
+fn masks(profile: &Profile) -> impl Iterator<Item = &'static str> + use<'_> {
+    let of_host = MASKED.into_iter().filter(|_| profile.image.is_none());
+    of_host.chain(PROC_MASKED)
 }
 
 /// What the view makes for itself, whoever asks for the host's. Folders inside of `/tmp` and `/dev/shm` are the host's.

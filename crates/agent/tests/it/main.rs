@@ -8,6 +8,7 @@ mod gate;
 mod holes;
 mod network;
 mod planner;
+mod programs;
 mod races;
 mod sim;
 mod support;

@@ -20,7 +20,7 @@ use rustix::mount::{
 use super::image;
 use crate::record::Failure;
 use crate::sys::{self, NODEV, NOEXEC, NOSUID, RDONLY, Step};
-use crate::view::{View, ViewStep};
+use crate::view::{View, ViewStep, inodes};
 
 /// Device nodes that programs expect.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -107,9 +107,13 @@ pub(super) fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result
     open_tree(folder, path, flags)
 }
 
+/// An empty file system in memory of so many bytes. Those that commands write to hold no more than [`inodes`] files.
 pub(super) fn tmpfs(size: &str, mode: &str) -> Result<OwnedFd, Errno> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", size)?;
+    if let Ok(bytes) = size.parse() {
+        fsconfig_set_string(&context, "nr_inodes", inodes(bytes).to_string())?;
+    }
     fsconfig_set_string(&context, "mode", mode)?;
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;

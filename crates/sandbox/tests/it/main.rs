@@ -3,18 +3,22 @@
 #![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod basics;
+mod cache;
 mod caps;
 mod egress;
 mod files;
 mod images;
 mod kernel;
+mod languages;
 mod lifecycle;
 mod network;
 mod ordinary;
 mod output;
 mod processes;
+mod programs;
 mod protected;
 mod rust_image;
+mod selftest;
 mod support;
 mod tended;
 mod toolchains;

@@ -29,6 +29,7 @@ fn everything_holds_for_an_ordinary_user_too() {
         .arg(&copy)
         .args([
             "basics::",
+            "cache::",
             "caps::",
             "files::",
             "images::",
@@ -42,7 +43,12 @@ fn everything_holds_for_an_ordinary_user_too() {
             "egress::resolver::",
             "processes::",
             "lifecycle::",
+            "languages::go",
+            "languages::make",
+            "languages::npm",
+            "languages::a_browser",
             "programs",
+            "selftest::",
         ])
         .args(["--test-threads", "2"])
         .env_clear()
