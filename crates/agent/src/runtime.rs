@@ -130,12 +130,23 @@ impl Runtime {
     ///
     /// Commands find programs in the usual system folders only; set [`Runtime::host`] for more.
     pub fn new(store: Arc<dyn Store>, spool: PathBuf, provider: Arc<dyn Provider>, model: ModelFact) -> Self {
+        Self::on(Probe::run(), store, spool, provider, model)
+    }
+
+    /// The same with a probe of this host that somebody has, such as one that was kept ([`provost_sandbox::ProbeCache`]).
+    pub fn on(
+        host: Probe,
+        store: Arc<dyn Store>,
+        spool: PathBuf,
+        provider: Arc<dyn Provider>,
+        model: ModelFact,
+    ) -> Self {
         Self {
             store,
             provider,
             model,
             tools: Registry::standard(),
-            executor: Arc::new(Host(Probe::run())),
+            executor: Arc::new(Host(host)),
             approver: Arc::new(Always::LATER),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),

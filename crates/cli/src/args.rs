@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod agent_runtime;
+mod containment;
 mod image;
 mod undo;
 
@@ -14,6 +15,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
+pub(crate) use containment::{Doctor, Sandbox, SandboxCommand};
 pub(crate) use image::{ImageCommand, Images};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
@@ -75,6 +77,10 @@ pub(crate) enum Command {
     Rehearse(Rehearse),
     /// Explain what a policy decides, and why.
     Policy(Policy),
+    /// Say what this host can enforce, what is missing, and how to mend it.
+    Doctor(Doctor),
+    /// Look after containment.
+    Sandbox(Sandbox),
     /// Print this runner's public key; makes the key pair if there is none.
     Key(Key),
     /// The command line of rust-agent-runtime, for its users and their scripts.

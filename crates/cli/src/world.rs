@@ -69,6 +69,11 @@ impl World {
         Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))
     }
 
+    /// Where what can be found out again is kept; `None` where nothing says where.
+    pub(crate) fn cache_folder(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CACHE_HOME", ".cache").ok()
+    }
+
     /// Whether a person watches standard output.
     pub(crate) fn stdout_is_terminal() -> bool {
         std::io::stdout().is_terminal()

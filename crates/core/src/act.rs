@@ -73,6 +73,48 @@ pub enum Touch {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         program: Option<String>,
     },
+    /// A command of a shell line, or one that another program starts, of which only the first words are known: the
+    /// others are made as it runs.
+    Expanded {
+        /// The argument vector; from `known` on as it is written.
+        argv: Vec<String>,
+        /// How many words are known; one at least.
+        known: u32,
+        /// Where `argv[0]` was found; `None` where it was not found.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
+    },
+    /// What a shell does by itself: the shell that runs a line all of whose commands are decided on by themselves, or a
+    /// builtin that starts nothing and writes nothing. Rules that deny it or ask about it hold; no rule need allow it.
+    Shell {
+        /// Argument vector.
+        argv: Vec<String>,
+        /// Where `argv[0]` was found; `None` for a builtin.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
+    },
+    /// A program that is known as a reader and that writes because of one of its arguments: `sort -o`, `find -delete`.
+    /// A rule that allows it has to spell that argument.
+    Hidden {
+        /// Argument vector, as written where it is not known.
+        argv: Vec<String>,
+        /// The argument.
+        by: String,
+    },
+    /// Something that cannot be told before it happens. It counts as everything of its kind at once.
+    Unclear {
+        /// Its kind.
+        of: Access,
+        /// What it is.
+        why: String,
+    },
+    /// A file outside of the workspace that a shell opens.
+    Outside {
+        /// Whether it is read or written.
+        of: Access,
+        /// Its absolute path, or one that leaves the workspace.
+        path: String,
+    },
     /// A host that is dialled.
     Net {
         /// Lower-case host name or address.
@@ -98,7 +140,10 @@ impl Touch {
         match self {
             Self::Read { .. } => Access::Read,
             Self::Write { .. } => Access::Write,
-            Self::Exec { .. } => Access::Exec,
+            Self::Exec { .. } | Self::Expanded { .. } | Self::Shell { .. } | Self::Hidden { .. } => {
+                Access::Exec
+            }
+            Self::Unclear { of, .. } | Self::Outside { of, .. } => *of,
             Self::Net { .. } => Access::Net,
             Self::Call { .. } => Access::Call,
             Self::Spawn { .. } => Access::Spawn,
@@ -111,7 +156,20 @@ impl fmt::Display for Touch {
         write!(f, "{} ", self.access())?;
         match self {
             Self::Read { path } | Self::Write { path } => f.write_str(&visible(path.as_str(), Lines::Escape)),
-            Self::Exec { argv, .. } => f.write_str(&show_argv(argv)),
+            Self::Exec { argv, .. } | Self::Shell { argv, .. } => f.write_str(&show_argv(argv)),
+            Self::Expanded { argv, known, .. } => {
+                let (fixed, made) = argv.split_at(argv.len().min(*known as usize));
+                f.write_str(&show_argv(fixed))?;
+                made.iter().try_for_each(|word| write!(f, " {}", visible(word, Lines::Escape)))
+            }
+            Self::Hidden { argv, by } => {
+                let (argv, by) = (show_argv(argv), visible(by, Lines::Escape));
+                write!(f, "{argv} (which writes by `{by}`)")
+            }
+            Self::Unclear { why, .. } => write!(f, "that cannot be told: {}", visible(why, Lines::Escape)),
+            Self::Outside { path, .. } => {
+                write!(f, "{} (outside of the workspace)", visible(path, Lines::Escape))
+            }
             Self::Net { host, port } => write!(f, "{}:{port}", visible(host, Lines::Escape)),
             Self::Call { tool: name } | Self::Spawn { agent: name } => {
                 f.write_str(&visible(name, Lines::Escape))

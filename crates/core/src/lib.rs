@@ -12,6 +12,7 @@ pub mod contract;
 pub mod dialogue;
 pub mod digest;
 pub mod event;
+pub mod exec;
 pub mod fork;
 pub mod history;
 pub mod id;

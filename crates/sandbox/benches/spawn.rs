@@ -35,6 +35,7 @@ fn contained(bencher: Bencher<'_, '_>, rung: &str) {
     let cancel = Cancel::new().expect("a handle");
     bencher
         .with_inputs(|| Command {
+            program: None,
             argv: vec!["/bin/true".into()],
             cwd: workspace.clone(),
             env: [("HOME".into(), HOME.into())].into(),

@@ -15,9 +15,12 @@ use crate::egress::Egress;
 /// A command for [`crate::Sandbox::run`].
 #[derive(Debug, Clone)]
 pub struct Command {
-    /// Program and arguments, byte for byte. A program without a slash is looked up along `PATH` of `env`, inside
-    /// the sandbox.
+    /// Program and arguments, byte for byte. Unless `program` says which it is, a program without a slash is looked up
+    /// along `PATH` of `env`, inside the sandbox.
     pub argv: Vec<OsString>,
+    /// The file that is executed, whatever `argv` calls it: an absolute path, so that what was decided on is what runs,
+    /// even where a folder of `PATH` has got another program of that name since.
+    pub program: Option<PathBuf>,
     /// Working directory; the workspace or below it.
     pub cwd: PathBuf,
     /// The environment, exactly: nothing is inherited. Below R3 there is no private `/tmp`, so R2 sets `TMPDIR` to a

@@ -31,8 +31,21 @@ pub struct Probe {
     pub landlock_abi: Option<u32>,
     /// Every check and its result.
     pub facts: Vec<Fact>,
-    /// The strongest rung whose facts all hold, with the host as the root ([`Probe::has_images`] speaks of images).
+    /// The strongest rung whose facts all hold and which no self-test found wanting, with the host as the root
+    /// ([`Probe::has_images`] speaks of images).
     pub strongest: Rung,
+    /// Rungs that a self-test found not to hold what they promise. They are not taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disabled: Vec<Disabled>,
+}
+
+/// A rung that does not hold what it promises here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disabled {
+    /// The rung.
+    pub rung: Rung,
+    /// The attacks that worked, or could not be tried.
+    pub attacks: Vec<String>,
 }
 
 /// The names of the facts.
@@ -89,26 +102,31 @@ impl Probe {
     /// Performs every check in child processes of a helper; 10 to 30 ms. Never fails: what could not be performed is
     /// a fact that does not hold.
     pub fn run() -> Self {
-        let facts = perform();
-        let holds = |needed: &[&str]| {
-            needed.iter().all(|name| facts.iter().any(|fact| fact.name == *name && fact.holds))
-        };
-        let strongest = if holds(&R3) {
-            Rung::R3
-        } else if holds(&R1) && holds(&R2) {
-            Rung::R2
-        } else if holds(&R1) {
-            Rung::R1
-        } else {
-            Rung::R0
-        };
-        Self {
+        let mut probe = Self {
             uid: rustix::process::getuid().as_raw(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             landlock_abi: landlock::abi(),
-            facts,
-            strongest,
-        }
+            facts: perform(),
+            strongest: Rung::R0,
+            disabled: Vec::new(),
+        };
+        probe.choose();
+        probe
+    }
+
+    /// The same host with these rungs not to be taken, and no others.
+    #[must_use]
+    pub fn with_disabled(mut self, disabled: Vec<Disabled>) -> Self {
+        self.disabled = disabled;
+        self.choose();
+        self
+    }
+
+    /// Settles which rung is the strongest.
+    fn choose(&mut self) {
+        let rungs = [Rung::R3, Rung::R2, Rung::R1];
+        self.strongest =
+            rungs.into_iter().find(|rung| self.missing(*rung, None).is_empty()).unwrap_or(Rung::R0);
     }
 
     /// What a rung guarantees on this host, going by the facts. `protected` is meant for a profile that protects
@@ -194,19 +212,28 @@ impl Probe {
             }
             _ => {}
         }
-        let needed: Vec<&str> = match rung {
-            Rung::R0 => vec![fact::SUPERVISOR],
-            Rung::R1 => R1.to_vec(),
-            Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
-            Rung::R3 => R3.to_vec(),
-            Rung::R4 => [R3.as_slice(), &[fact::IMAGE]].concat(),
-        };
         let state = |name: &str| self.facts.iter().find(|fact| fact.name == name);
-        needed
+        let disabled = self.disabled.iter().filter(|disabled| disabled.rung == rung);
+        let found_wanting = disabled.map(|disabled| {
+            format!("self-test: it did not hold what it promises ({})", disabled.attacks.join(", "))
+        });
+        needed(rung)
             .into_iter()
             .filter(|name| !state(name).is_some_and(|fact| fact.holds))
             .map(|name| format!("{name}: {}", state(name).map_or("not tried", |fact| fact.detail.as_str())))
+            .chain(found_wanting)
             .collect()
+    }
+}
+
+/// The facts that a rung needs.
+pub(crate) fn needed(rung: Rung) -> Vec<&'static str> {
+    match rung {
+        Rung::R0 => vec![fact::SUPERVISOR],
+        Rung::R1 => R1.to_vec(),
+        Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
+        Rung::R3 => R3.to_vec(),
+        Rung::R4 => [R3.as_slice(), &[fact::IMAGE]].concat(),
     }
 }
 

@@ -110,7 +110,9 @@ impl Sandbox {
             RungChoice::Exactly(rung) => (rung, rung),
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
-        if asked > strongest || (rung == Rung::R4) != profile.image.is_some() || !entry::linked() {
+        let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
+        let with_image = profile.image.is_some();
+        if asked > strongest || (rung == Rung::R4) != with_image || found_wanting || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
                 strongest,
@@ -239,7 +241,12 @@ impl Sandbox {
         });
         let path =
             command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
-        let candidates = if program.as_bytes().contains(&b'/') {
+        let candidates = if let Some(decided) = &command.program {
+            if !decided.is_absolute() {
+                return Err(Failure::new("argv", libc::EINVAL, decided.to_string_lossy()));
+            }
+            vec![decided.as_path().into()]
+        } else if program.as_bytes().contains(&b'/') {
             vec![bytes(program)]
         } else {
             std::env::split_paths(path)

@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::attack::{self, Attack, Control, Judge, Promised, Scene, Sighting};
 use crate::sandbox::{RungChoice, Sandbox, Unavailable};
 use crate::tended::{Ends, Program, Tended};
-use crate::{Cancel, Command, Ended, HOME, Probe, sys};
+use crate::{Cancel, Command, Disabled, Ended, HOME, Probe, sys};
 
 /// As long as an attack has, contained or not.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -109,6 +109,12 @@ impl SelfTest {
     /// Attacks that show the rung not to be what it says it is.
     pub fn mismatches(&self) -> impl Iterator<Item = &Attempt> {
         self.attempts.iter().filter(|attempt| attempt.verdict.is_mismatch())
+    }
+
+    /// What a probe has to remember of it: the rung, if it was found wanting.
+    pub fn disabled(&self) -> Option<Disabled> {
+        let attacks: Vec<String> = self.mismatches().map(|attempt| attempt.name.to_owned()).collect();
+        (!attacks.is_empty()).then_some(Disabled { rung: self.rung, attacks })
     }
 
     /// How many attacks were tried, held, not promised and not expressible here.
@@ -213,8 +219,8 @@ impl SelfTest {
 }
 
 /// What all attacks of one self-test have in common.
-struct Bench<'probe> {
-    probe: &'probe Probe,
+struct Bench {
+    probe: Probe,
     rung: Rung,
     receipt: Receipt,
     exe: PathBuf,
@@ -229,8 +235,8 @@ struct Seen {
     said: String,
 }
 
-impl<'probe> Bench<'probe> {
-    fn new(probe: &'probe Probe, rung: Rung) -> Result<Self, SelfTestError> {
+impl Bench {
+    fn new(probe: &Probe, rung: Rung) -> Result<Self, SelfTestError> {
         let failed = |what: &str| {
             let what = what.to_owned();
             move |source| SelfTestError::Io { what, source }
@@ -242,7 +248,10 @@ impl<'probe> Bench<'probe> {
         rustix::fs::mkdir(&base, rustix::fs::Mode::from_raw_mode(0o700))
             .map_err(io::Error::from)
             .map_err(failed("a folder in /tmp"))?;
-        let mut bench = Self { probe, rung, receipt: probe.receipt(rung), exe, base };
+        // Whatever an earlier one found: this one looks for itself.
+        let probe = probe.clone().with_disabled(Vec::new());
+        let receipt = probe.receipt(rung);
+        let mut bench = Self { probe, rung, receipt, exe, base };
         // Asked for once, so that a rung that is not to be had is one error and not one of each attack.
         let any = Scene::new(&Attack::NOTHING, &bench.base, &bench.exe).map_err(failed("a scene"))?;
         let sandbox = bench.sandbox(&any)?;
@@ -252,7 +261,7 @@ impl<'probe> Bench<'probe> {
 
     fn sandbox(&self, scene: &Scene) -> Result<Sandbox, Unavailable> {
         let profile = scene.profile(&self.exe)?;
-        Sandbox::new(self.probe, profile, RungChoice::Exactly(self.rung))
+        Sandbox::new(&self.probe, profile, RungChoice::Exactly(self.rung))
     }
 
     fn attempt(&self, attack: &'static Attack) -> Attempt {
@@ -301,6 +310,7 @@ impl<'probe> Bench<'probe> {
             wall: if attack.judge == Judge::Overruns { SHORT } else { LIMIT },
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
+            program: None,
             egress: None,
             record_dir: scene.beside("records"),
         };
@@ -458,7 +468,7 @@ fn last_line(output: &[u8]) -> String {
     last.strip_prefix("tried: ").unwrap_or(last).to_owned()
 }
 
-impl Drop for Bench<'_> {
+impl Drop for Bench {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.base);
     }

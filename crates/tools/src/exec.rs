@@ -1,18 +1,17 @@
 //! `exec`: a command, made ready for the sandbox.
 
-use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{Recovery, Touch};
+use provost_core::exec::Word;
 use provost_core::path::RelPath;
 use provost_core::transcript::ToolSpec;
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
 use serde_json::{Value, json};
 
 use crate::args::{object, optional_number, optional_text};
 use crate::failure::{BadCall, Failure};
+use crate::program;
+use crate::started::{Folders, Touches};
 use crate::tool::{CommandRequest, Context, Effect, Tool};
 use crate::workspace::{FileError, Kind};
 
@@ -56,7 +55,10 @@ impl Tool for Exec {
 
     fn touches(&self, args: &Value, ctx: &Context<'_>) -> Result<Vec<Touch>, BadCall> {
         let request = request(args, ctx)?;
-        Ok(vec![Touch::Exec { argv: request.argv, program: request.program }])
+        let words: Vec<Word> = request.argv.into_iter().map(Word::Fixed).collect();
+        let mut touches = Touches::new(ctx);
+        touches.command(&words, &Folders::at(&request.cwd), 0);
+        Ok(touches.finish())
     }
 
     fn prepare(&self, args: &Value, ctx: &Context<'_>) -> Result<Effect, Failure> {
@@ -94,7 +96,7 @@ fn request(args: &Value, ctx: &Context<'_>) -> Result<CommandRequest, BadCall> {
     let most = Duration::from_millis(ctx.limits.command_ms);
     let limit = optional_number(args, "timeout_seconds", 1)?.map_or(most, Duration::from_secs);
     Ok(CommandRequest {
-        program: program(name, &cwd, ctx),
+        program: program::find(name, &cwd, ctx).map(|found| found.path),
         argv,
         cwd,
         limit: limit.min(most),
@@ -109,42 +111,4 @@ fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
         None => Err(FileError::missing(&located.named).into()),
         Some(kind) => Err(BadCall::File(FileError::Kind { path: located.named, kind, wanted: "a folder" })),
     }
-}
-
-/// Where a program is found, as `execvp` would with the sandbox's `PATH`. Relative entries of `PATH` are passed over:
-/// they would let a file of the workspace pass for a program of the system.
-fn program(name: &str, cwd: &RelPath, ctx: &Context<'_>) -> Option<String> {
-    if name.contains('/') {
-        // Through its components, which leaves `.` out.
-        let here: PathBuf = ctx.workspace.path().join(cwd.to_os()).join(name).components().collect();
-        return executable(&here, ctx).then(|| here.to_string_lossy().into_owned());
-    }
-    let path = ctx.environment.get("PATH")?;
-    path.split(':')
-        .filter(|folder| folder.starts_with('/'))
-        .map(|folder| Path::new(folder).join(name))
-        .find(|candidate| executable(candidate, ctx))
-        .map(|found| found.to_string_lossy().into_owned())
-}
-
-fn executable(path: &Path, ctx: &Context<'_>) -> bool {
-    // The workspace is the host's; all else that commands find programs in is the image's.
-    if let Some(image) = ctx.image.filter(|_| !path.starts_with(ctx.workspace.path())) {
-        return executable_in(image, path);
-    }
-    let bytes = path.as_os_str().as_bytes();
-    let is_file = rustix::fs::stat(bytes).is_ok_and(|stat| Kind::of(&stat) == Kind::File);
-    is_file && rustix::fs::accessat(CWD, bytes, Access::EXEC_OK, AtFlags::EACCESS).is_ok()
-}
-
-/// The same in an image, whose links lead to places in it.
-fn executable_in(image: &Path, path: &Path) -> bool {
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found =
-        File::open(image).ok().and_then(|root| openat2(&root, relative, flags, Mode::empty(), resolve).ok());
-    found
-        .and_then(|found| rustix::fs::fstat(found).ok())
-        .is_some_and(|stat| Kind::of(&stat) == Kind::File && stat.st_mode & 0o111 != 0)
 }

@@ -1,7 +1,7 @@
 //! What a tool is, what it is given and what it hands back.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{Recovery, Touch};
@@ -101,8 +101,8 @@ pub struct WriteSet {
 pub struct CommandRequest {
     /// Argument vector.
     pub argv: Vec<String>,
-    /// Where `argv[0]` was found; `None` where it was not found.
-    pub program: Option<String>,
+    /// What is executed: where `argv[0]` was found when policy decided; `None` where it was not found.
+    pub program: Option<PathBuf>,
     /// Folder it runs in: a real path.
     pub cwd: RelPath,
     /// Wall-clock limit: the contract's, or what the model asked for if that is less.

@@ -78,6 +78,7 @@ impl Bare {
             let record_dir = self.records.join(format!("{rung}-{}", self.count));
             fs::create_dir(&record_dir).expect("a folder");
             let command = Command {
+                program: None,
                 argv: vec!["/bin/true".into()],
                 cwd: self.workspace.clone(),
                 env: [("HOME".into(), HOME.into())].into(),

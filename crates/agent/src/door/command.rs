@@ -85,6 +85,11 @@ impl Driver<'_> {
         let half = (self.limits.output_bytes / 2) as usize;
         let command = Command {
             argv: request.argv.iter().map(Into::into).collect(),
+            program: request.program.as_ref().map(|program| match program.strip_prefix(self.files.root()) {
+                // A program of the workspace is run from where the command sees it.
+                Ok(within) => place.root.join(within),
+                Err(_) => program.clone(),
+            }),
             cwd: place.root.join(request.cwd.to_os()),
             env: request.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
             wall: limit,

@@ -9,6 +9,7 @@ mod holes;
 mod network;
 mod ordinary;
 mod planner;
+mod programs;
 mod races;
 mod sim;
 mod staged;

@@ -6,6 +6,7 @@ mod attach;
 mod cancel;
 mod demo;
 mod diff;
+mod doctor;
 mod export;
 mod fork;
 mod held;
@@ -19,6 +20,7 @@ mod rehearse;
 mod resume;
 mod rewind;
 mod run;
+mod selftest;
 mod setup;
 mod status;
 mod store;
@@ -59,7 +61,9 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Store(args) => store::store(&world, args).await,
             Command::Image(args) => image::image(&world, args),
             Command::Rehearse(args) => rehearse::rehearse(args).await,
-            Command::Policy(args) => policy::policy(args),
+            Command::Policy(args) => policy::policy(&world, args),
+            Command::Doctor(args) => Ok(doctor::doctor(&world, &args)),
+            Command::Sandbox(args) => selftest::sandbox(&world, &args),
             Command::Key(args) => key::key(&world, &args),
         }
     })

@@ -3,14 +3,14 @@
 use provost::core::act::Touch;
 use provost::core::containment::Rung;
 use provost::core::path::RelPath;
-use provost::sandbox::Probe;
 
-use super::setup::policy as read_policy;
+use super::setup::{policy as read_policy, probe};
 use crate::args::{Policy, PolicyCommand};
 use crate::failure::Failure;
 use crate::render::say;
+use crate::world::World;
 
-pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
+pub(crate) fn policy(world: &World, args: Policy) -> Result<u8, Failure> {
     let PolicyCommand::Explain { policy, access, target } = args.command;
     if let Some(option) = target.iter().find(|word| is_option(word)) {
         return Err(Failure::usage(format!("`{option}` stands among the words of what is accessed"))
@@ -19,7 +19,7 @@ pub(crate) fn policy(args: Policy) -> Result<u8, Failure> {
     let policy = read_policy(&policy)?;
     let touch = touch(&access, &target)?;
     let rung =
-        if touch.access() == provost::core::act::Access::Exec { Probe::run().strongest } else { Rung::R3 };
+        if touch.access() == provost::core::act::Access::Exec { probe(world).strongest } else { Rung::R3 };
     let decision = policy.decide(std::slice::from_ref(&touch), rung);
     say!("{touch}");
     say!("{decision}");

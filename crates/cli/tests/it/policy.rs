@@ -110,7 +110,7 @@ fn yes_answers_questions_and_lifts_no_containment() {
 
 #[test]
 fn a_decision_names_rule_layer_and_file_in_the_event_and_to_the_model() {
-    let case = Case::new([write("secret/new.txt", "x"), exec(&["env", "echo"]), exec(&["/bin/echo", "x"])]);
+    let case = Case::new([write("secret/new.txt", "x"), exec(&["env", "true"]), exec(&["/bin/echo", "x"])]);
     let file = case.env.at("rules.toml");
     fs::write(&file, "preset = \"workspace\"\ndeny = [\"write secret/**\"]\n").unwrap();
     let file = file.display().to_string();

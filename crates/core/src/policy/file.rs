@@ -7,7 +7,11 @@
 //!
 //! allow = ["exec cargo test*", "write src/**"]
 //! ask   = ["write Cargo.toml"]
-//! deny  = ["exec cargo publish", "read secrets/"]
+//! deny  = [
+//!     "read secrets/",
+//!     # With what it has to hold for and what not: checked whenever the file is read.
+//!     { rule = "exec cargo publish", match = ["cargo publish --dry-run", "env cargo publish"], no_match = ["cargo package"] },
+//! ]
 //!
 //! [default]                   # where no rule matches: allow, contained, ask or deny
 //! exec = "ask"
@@ -31,7 +35,8 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{BadRule, Containment, Default, Effect, Layer, Policy, Preset, Rule, WorkspaceMode};
+use super::examples::{self, Entry};
+use super::{BadRule, Containment, Default, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
 use crate::containment::Rung;
@@ -63,6 +68,14 @@ pub enum PolicyFileError {
         source_name: String,
         /// What is wrong with the rule.
         rule: BadRule,
+    },
+    /// A rule that does not hold for its own example, or holds for what it must not.
+    #[error("{source_name}: {message}")]
+    Example {
+        /// The file, and the line of the example.
+        source_name: String,
+        /// Which rule and example, and what is wrong.
+        message: String,
     },
     /// A cap that is none.
     #[error("{source_name}: {message}")]
@@ -97,11 +110,11 @@ struct File {
     at_least: Option<Rung>,
     containment: Option<Containment>,
     #[serde(default)]
-    allow: Vec<Spanned<String>>,
+    allow: Vec<Spanned<Entry>>,
     #[serde(default)]
-    ask: Vec<Spanned<String>>,
+    ask: Vec<Spanned<Entry>>,
     #[serde(default)]
-    deny: Vec<Spanned<String>>,
+    deny: Vec<Spanned<Entry>>,
     #[serde(default)]
     default: BTreeMap<Access, Default>,
     caps: Option<Spanned<FileCaps>>,
@@ -177,10 +190,24 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
         [(Effect::Allow, &file.allow), (Effect::Ask, &file.ask), (Effect::Deny, &file.deny)]
     {
         for rule in rules {
-            let pattern = rule
-                .get_ref()
+            let entry = rule.get_ref();
+            let pattern: Pattern = entry
+                .rule
                 .parse()
                 .map_err(|bad| PolicyFileError::Rule { source_name: at(rule.span()), rule: bad })?;
+            let wanted = entry.holds.iter().map(|example| (example, true));
+            for (example, wanted) in wanted.chain(entry.fails.iter().map(|example| (example, false))) {
+                let wrong = |what: &str| PolicyFileError::Example {
+                    source_name: at(example.span()),
+                    message: format!("`{effect} {pattern}` {what} `{}`", example.get_ref()),
+                };
+                match examples::holds(&pattern, effect, example.get_ref()) {
+                    Ok(holds) if holds == wanted => {}
+                    Ok(true) => return Err(wrong("holds for its `no_match`")),
+                    Ok(false) => return Err(wrong("does not hold for its `match`")),
+                    Err(why) => return Err(wrong(&format!("has an example that cannot be read ({why}):"))),
+                }
+            }
             layer.rules.push(Rule { effect, pattern });
         }
     }

@@ -4,6 +4,7 @@
 //! Where no rule matches, the access's default decides; where a layer sets no default, the stricter ones below it
 //! stay. The decision names rule, layer and file.
 
+mod examples;
 mod file;
 mod net;
 mod pattern;
@@ -217,8 +218,13 @@ impl Policy {
     /// Decides on all that an act touches: the strictest decision of any touch. `rung` is what contains commands.
     pub fn decide(&self, touches: &[Touch], rung: Rung) -> Decision {
         let mut strictest: Option<Decision> = None;
+        let covering = touches.first().and_then(|touch| self.covering(touch, rung));
         for (index, touch) in touches.iter().enumerate() {
             let decision = self.decide_touch(touch, index as u32, rung);
+            let decision = match &covering {
+                Some(allows) if is_started(touch, touches) => self.decide_covered(touch, allows, decision),
+                _ => decision,
+            };
             if strictest.as_ref().is_none_or(|held| decision.effect > held.effect) {
                 strictest = Some(decision);
             }
@@ -253,7 +259,114 @@ impl Policy {
         }
     }
 
+    /// The allowance of a command that covers what the command starts, if there is one and it decides.
+    fn covering(&self, command: &Touch, rung: Rung) -> Option<Decision> {
+        if !matches!(command, Touch::Exec { .. })
+            || self.decide_touch(command, 0, rung).effect != Effect::Allow
+        {
+            return None;
+        }
+        self.layers.iter().find_map(|layer| {
+            let covers = |rule: &&Rule| {
+                rule.effect == Effect::Allow
+                    && rule.pattern.is_whole()
+                    && rule.pattern.matches(command, Effect::Allow)
+            };
+            layer.rules.iter().find(covers).map(|rule| Decision {
+                effect: Effect::Allow,
+                touch: 0,
+                rule: format!("allow {}", rule.pattern),
+                layer: layer.name.clone(),
+                source: layer.source.clone(),
+            })
+        })
+    }
+
+    /// What is covered is allowed unless a rule says otherwise; a mere default does not.
+    fn decide_covered(&self, touch: &Touch, allows: &Decision, decision: Decision) -> Decision {
+        let by_rule = match touch {
+            Touch::Unclear { .. } => {
+                return self
+                    .restricting(touch.access(), |_| true)
+                    .map_or_else(|| allows.clone(), |rule| asked(rule, decision.touch));
+            }
+            _ => self.has_rule(Effect::Deny, touch) || self.has_rule(Effect::Ask, touch),
+        };
+        if by_rule || decision.effect == Effect::Allow {
+            return decision;
+        }
+        match touch {
+            Touch::Expanded { argv, known, program } => {
+                let may = |rule: &Rule| rule.pattern.may_match(argv, *known, program.as_deref());
+                self.restricting(Access::Exec, may)
+                    .map_or_else(|| allows.clone(), |rule| asked(rule, decision.touch))
+            }
+            _ => allows.clone(),
+        }
+    }
+
     fn decide_touch(&self, touch: &Touch, index: u32, rung: Rung) -> Decision {
+        match touch {
+            Touch::Unclear { of, .. } => return self.decide_unclear(*of, index, rung),
+            Touch::Outside { of, path } if rung < Rung::R2 || !is_scratch(path) => {
+                return self.decide_unclear(*of, index, rung);
+            }
+            Touch::Outside { of, .. } => return self.decide_all(*of, index, rung),
+            _ => {}
+        }
+        let decision = self.decide_known(touch, index, rung);
+        match touch {
+            // It may be what a rule denies or asks about.
+            Touch::Expanded { argv, known, program } if decision.effect == Effect::Allow => {
+                let may = |rule: &Rule| rule.pattern.may_match(argv, *known, program.as_deref());
+                self.restricting(Access::Exec, may).map_or(decision, |rule| asked(rule, index))
+            }
+            _ => decision,
+        }
+    }
+
+    /// Decides on what may be anything of its kind: as on everything at once, but what is only perhaps denied is asked
+    /// about.
+    fn decide_unclear(&self, of: Access, index: u32, rung: Rung) -> Decision {
+        let decision = self.decide_all(of, index, rung);
+        if decision.effect != Effect::Allow {
+            return decision;
+        }
+        self.restricting(of, |_| true).map_or(decision, |rule| asked(rule, index))
+    }
+
+    /// What a rule for everything says, or else the default.
+    fn decide_all(&self, of: Access, index: u32, rung: Rung) -> Decision {
+        for effect in [Effect::Deny, Effect::Ask, Effect::Allow] {
+            for layer in &self.layers {
+                let all = |rule: &&Rule| {
+                    rule.effect == effect && rule.pattern.access() == of && rule.pattern.is_everything()
+                };
+                if let Some(rule) = layer.rules.iter().find(all) {
+                    return Decision {
+                        effect,
+                        touch: index,
+                        rule: format!("{effect} {}", rule.pattern),
+                        layer: layer.name.clone(),
+                        source: layer.source.clone(),
+                    };
+                }
+            }
+        }
+        self.decide_by_default(of, index, rung)
+    }
+
+    /// The strictest rule that denies or asks, of those that may hold.
+    fn restricting(&self, of: Access, may: impl Fn(&Rule) -> bool) -> Option<(&Layer, &Rule)> {
+        [Effect::Deny, Effect::Ask].into_iter().find_map(|effect| {
+            self.layers.iter().find_map(|layer| {
+                let held = |rule: &&Rule| rule.effect == effect && rule.pattern.access() == of && may(rule);
+                layer.rules.iter().find(held).map(|rule| (layer, rule))
+            })
+        })
+    }
+
+    fn decide_known(&self, touch: &Touch, index: u32, rung: Rung) -> Decision {
         for effect in [Effect::Deny, Effect::Ask, Effect::Allow] {
             for layer in &self.layers {
                 for rule in layer.rules.iter().filter(|rule| rule.effect == effect) {
@@ -269,7 +382,19 @@ impl Policy {
                 }
             }
         }
-        let access = touch.access();
+        if matches!(touch, Touch::Shell { .. }) {
+            return Decision {
+                effect: Effect::Allow,
+                touch: index,
+                rule: "each command of the line is decided by itself".to_owned(),
+                layer: "built in".to_owned(),
+                source: None,
+            };
+        }
+        self.decide_by_default(touch.access(), index, rung)
+    }
+
+    fn decide_by_default(&self, access: Access, index: u32, rung: Rung) -> Decision {
         let set_by = |layer: &&Layer| layer.defaults.contains_key(&access);
         let (default, name, source) = match self.layers.iter().rev().find(set_by) {
             Some(layer) => (layer.defaults[&access], layer.name.clone(), layer.source.clone()),
@@ -326,4 +451,30 @@ impl Policy {
         let default = self.layers.iter().rev().find_map(|layer| layer.defaults.get(&Access::Write));
         !allows && default == Some(&Default::Deny)
     }
+}
+
+/// Asked, since it may be what a rule speaks of.
+fn asked((layer, rule): (&Layer, &Rule), index: u32) -> Decision {
+    Decision {
+        effect: Effect::Ask,
+        touch: index,
+        rule: format!("perhaps {} {}", rule.effect, rule.pattern),
+        layer: layer.name.clone(),
+        source: layer.source.clone(),
+    }
+}
+
+/// Whether a touch is what the first one starts, not the first one under another name.
+fn is_started(touch: &Touch, touches: &[Touch]) -> bool {
+    match (touches.first(), touch) {
+        (Some(Touch::Exec { argv: first, .. }), Touch::Exec { argv, .. }) => first.get(1..) != argv.get(1..),
+        (_, Touch::Expanded { .. } | Touch::Hidden { .. } | Touch::Unclear { of: Access::Exec, .. }) => true,
+        _ => false,
+    }
+}
+
+/// Folders that a command contained by namespaces has for itself alone, and that one contained by Landlock cannot write.
+fn is_scratch(path: &str) -> bool {
+    let beneath = ["/tmp/", "/dev/shm/"].iter().any(|folder| path.starts_with(folder));
+    beneath && !path.split('/').any(|part| part == "..")
 }

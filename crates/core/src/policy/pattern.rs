@@ -24,6 +24,11 @@ use crate::act::{Access, Touch};
 /// finds its program under another path: `deny exec rm` refuses `/bin/rm`. An allow rule's glob does not reach a
 /// program through `..`, so `allow exec ./bin/*` does not allow `./bin/../evil`.
 ///
+/// Commands that other commands start (`env rm`, `find -exec rm`, a shell line) are decided on by themselves, each as if
+/// it stood alone. Two kinds of allow rules cover what the command starts as well, unless another rule denies that or asks
+/// about it: one that spells the whole command, without any glob (`sh -c 'make all'`), and one whose last word is `**`
+/// (`make **`). An allow rule covers a reader that writes (`sort -o`) only if it spells the argument.
+///
 /// Hosts: `host:port`, each a glob; no port means every port. An IPv6 address with a port stands in brackets.
 ///
 /// In every glob `?` and `[..]` stand for one ASCII character and `{a,b}` for either.
@@ -36,6 +41,8 @@ pub struct Pattern {
     globs: Arc<[Glob]>,
     /// A command's pattern that takes further arguments.
     open_ended: bool,
+    /// A command's pattern that speaks of all that the command starts too.
+    whole: bool,
     /// A path pattern that names the workspace itself.
     root: bool,
 }
@@ -174,6 +181,22 @@ impl Pattern {
                 hit(path.as_str()) || (effect != Effect::Allow && (self.root || path.ancestors().any(hit)))
             }
             Touch::Exec { argv, program } => self.matches_argv(argv, program.as_deref(), effect),
+            Touch::Shell { argv, program } => {
+                effect != Effect::Allow && self.matches_argv(argv, program.as_deref(), effect)
+            }
+            Touch::Expanded { argv, known, program } => {
+                // What is not known may be anything, so only a rule that takes anything allows it. Where a deny or ask
+                // rule may match, `Policy` asks; here it holds where the known words are enough.
+                let known = &argv[..argv.len().min(*known as usize)];
+                (effect != Effect::Allow || self.open_ended)
+                    && self.matches_argv(known, program.as_deref(), effect)
+            }
+            Touch::Hidden { argv, by } => {
+                self.matches_argv(argv, None, effect)
+                    && (effect != Effect::Allow || self.is_everything() || self.spells(by))
+            }
+            // Not decided by single rules: see `Policy`.
+            Touch::Unclear { .. } | Touch::Outside { .. } => false,
             Touch::Net { host, port } => {
                 self.globs[0].is_match(plain_host(host))
                     && self.globs.get(1).is_none_or(|glob| glob.is_match(port.to_string()))
@@ -208,6 +231,40 @@ impl Pattern {
         program_hit && words_hit && ends
     }
 
+    /// Whether a command of which only the first words are known may be one that the rule holds for.
+    pub(super) fn may_match(&self, argv: &[String], known: u32, program: Option<&str>) -> bool {
+        let known = &argv[..argv.len().min(known as usize)];
+        let Some((name, rest)) = known.split_first() else {
+            return self.access == Access::Exec;
+        };
+        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        let names = [Some(name.as_str()), program].into_iter().flatten();
+        self.access == Access::Exec
+            && names.flat_map(|name| [name.to_owned(), base(name)]).any(|name| self.globs[0].is_match(name))
+            && self.globs[1..].iter().zip(rest).all(|(glob, arg)| glob.is_match(arg))
+    }
+
+    /// Whether, as an allow rule, it covers what the command starts as well.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether it holds for everything of its access.
+    pub(super) fn is_everything(&self) -> bool {
+        match self.access {
+            Access::Read | Access::Write => self.globs.iter().any(|glob| glob.text() == "**"),
+            _ => self.globs.len() == 1 && self.last_is_star(),
+        }
+    }
+
+    /// Whether one of the rule's words is this argument, or its beginning and a `*`.
+    fn spells(&self, arg: &str) -> bool {
+        self.globs[1..].iter().any(|glob| {
+            let fixed = glob.text().trim_end_matches('*');
+            glob.text() == arg || (fixed.len() >= 2 && fixed.starts_with('-') && glob.is_match(arg))
+        })
+    }
+
     /// Whether `name` leaves by `..` what the program's glob seems to name. The rule's own `..`, and `*`, may.
     fn climbs_through_glob(&self, name: &str) -> bool {
         let climbs = |path: &str| path.split('/').any(|part| part == "..");
@@ -217,7 +274,7 @@ impl Pattern {
 
     /// A last word that is `*` alone also stands for no argument at all.
     fn last_is_star(&self) -> bool {
-        self.globs.last().is_some_and(|glob| glob.text() == "*")
+        self.globs.last().is_some_and(|glob| matches!(glob.text(), "*" | "**"))
     }
 }
 
@@ -237,7 +294,7 @@ impl FromStr for Pattern {
         if text.len() > LONGEST_RULE {
             return Err(bad_glob(text, &format!("it is longer than {LONGEST_RULE} bytes")));
         }
-        let (mut open_ended, mut root) = (false, false);
+        let (mut open_ended, mut whole, mut root) = (false, false, false);
         let globs = match access {
             Access::Read | Access::Write => {
                 let target = plain_path(target, text)?;
@@ -247,6 +304,8 @@ impl FromStr for Pattern {
             Access::Exec => {
                 let words = shlex::split(target).ok_or_else(|| BadRule::Quote(text.to_owned()))?;
                 open_ended = words.last().is_some_and(|word| ends_in_star(word));
+                whole = words.last().is_some_and(|word| word == "**")
+                    || words.iter().all(|word| is_literal(word));
                 words.iter().map(|word| glob(word, Crosses::Yes, text)).collect::<Result<Vec<_>, _>>()?
             }
             Access::Net => {
@@ -263,8 +322,21 @@ impl FromStr for Pattern {
         if globs.is_empty() {
             return Err(BadRule::Empty(text.to_owned()));
         }
-        Ok(Self { access, text: format!("{access} {target}"), globs: globs.into(), open_ended, root })
+        Ok(Self { access, text: format!("{access} {target}"), globs: globs.into(), open_ended, whole, root })
     }
+}
+
+/// Whether a word has no glob in it.
+fn is_literal(word: &str) -> bool {
+    let mut chars = word.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '*' | '?' | '[' | '{' => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// Whether a word's last character is a `*` that is a glob, not one written `\\*`.

@@ -358,6 +358,13 @@ impl RunState {
             repeatable || body.recovery != Recovery::Replayable,
             "only reads and writes can be settled by looking; it is declared replayable and does more",
         )?;
+        if let Some(Touch::Shell { .. }) = body.touches.first() {
+            let runs = |touch: &Touch| matches!(touch, Touch::Exec { .. } | Touch::Expanded { .. });
+            must(
+                body.touches.iter().any(runs),
+                "it is a shell whose commands are decided by themselves, and no command was put before the policy",
+            )?;
+        }
         match body.call {
             Some(call) => {
                 must(!self.is_cut_off(), "the calls of an answer that was cut off are not acts")?;
@@ -390,7 +397,7 @@ impl RunState {
     fn check_gate_act(&self, body: &ActDecided) -> Checked {
         let gate = self.created.as_ref().and_then(|created| created.gate.as_ref());
         let is_gate = match (gate, body.touches.as_slice()) {
-            (Some(gate), [Touch::Exec { argv, .. }]) => *argv == gate.argv,
+            (Some(gate), [Touch::Exec { argv, .. }, ..]) => *argv == gate.argv,
             _ => false,
         };
         must(is_gate, "no call asks for it and it is not the contract's gate")?;

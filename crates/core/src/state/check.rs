@@ -222,16 +222,19 @@ impl OpenAct {
 
     /// Whether all that `intent` does was among the touches that policy decided on.
     pub(super) fn covers(&self, intent: &Intent) -> bool {
+        // A command's first touch is the command itself; what it starts and opens stands behind it.
+        let command = match self.touches.first() {
+            Some(Touch::Exec { argv, .. } | Touch::Shell { argv, .. }) => Some(argv),
+            _ => None,
+        };
         match intent {
             Intent::Write { changes } => {
                 // Nothing to change is no way for another kind of act to start.
-                self.touches.iter().any(|touch| matches!(touch, Touch::Write { .. }))
+                command.is_none()
+                    && self.touches.iter().any(|touch| matches!(touch, Touch::Write { .. }))
                     && changes.iter().all(|change| self.writes(&change.path))
             }
-            Intent::Command { argv, .. } => self
-                .touches
-                .iter()
-                .any(|touch| matches!(touch, Touch::Exec { argv: decided, .. } if decided == argv)),
+            Intent::Command { argv, .. } => command == Some(argv),
         }
     }
 }

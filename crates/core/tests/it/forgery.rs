@@ -820,3 +820,39 @@ fn an_act_that_touches_more_than_can_be_decided_on_in_time_is_refused() {
     hand.cannot(act(&hand, MOST_TOUCHES + 1), "touches more than");
     hand.does(act(&hand, MOST_TOUCHES));
 }
+
+/// What a command starts and opens stands behind it among its touches. None of that is what the act sets out to do.
+#[test]
+fn a_command_is_the_first_of_its_touches() {
+    let mut hand = Hand::workspace(1);
+    let act = hand.decides(Some(0), vec![exec("env rm a"), exec("rm a"), write("a")]);
+    let why = "not put before the policy";
+    hand.cannot(started(act, command("rm a")), why);
+    hand.cannot(started(act, Intent::Write { changes: vec![creates("a", 5)] }), why);
+    hand.cannot(started(act, Intent::Write { changes: vec![] }), why);
+    hand.does(started(act, command("env rm a")));
+}
+
+#[test]
+fn the_gate_may_start_others_and_is_still_the_contracts_command() {
+    let mut hand = Hand::workspace(0);
+    hand.submit();
+    let other = hand.decided(None, "gate", vec![exec("rm a"), gate()], Recovery::Supervised);
+    hand.cannot(other, "not the contract's gate");
+    let act = hand.decides(None, vec![gate(), exec("rm a")]);
+    hand.cannot(started(act, command("rm a")), "not put before the policy");
+    hand.does(started(act, command("check all")));
+}
+
+/// A shell that runs a line needs no rule that allows it, because each of its commands does. One without commands would
+/// be a shell that nobody decided on.
+#[test]
+fn a_shell_whose_commands_are_kept_back_is_refused() {
+    let strict = Layer::named("hand").rule(Effect::Allow, "exec ls*").unwrap();
+    let mut hand = Hand::new(Policy::preset(Preset::Strict).with(strict), Rung::R3, 1);
+    let bash = || Touch::Shell { argv: vec!["bash".into(), "-c".into(), "rm a".into()], program: None };
+    let alone = hand.decided(Some(0), "shell", vec![bash()], Recovery::Supervised);
+    hand.cannot(alone, "no command was put before the policy");
+    let act = hand.decides(Some(0), vec![bash(), exec("ls"), write("asked")]);
+    hand.cannot(started(act, command("bash -c rm")), "neither the policy nor a person allows it");
+}

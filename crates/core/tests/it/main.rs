@@ -11,6 +11,7 @@ mod paths;
 mod policy;
 mod rewind;
 mod staging;
+mod started;
 mod state;
 mod text;
 mod world;

@@ -179,12 +179,12 @@ fn p2_a_program_of_the_workspace_is_not_the_one_that_is_allowed() {
     }
 }
 
-/// P5 and P6: the same deed under another spelling. The matcher sees an argument vector: it holds where the words stand
-/// at their places, and finds the program under another path. It cannot know that `git -C . push` pushes, that `env` and
-/// `xargs` run what follows them, or what a shell makes of its text. What `push` needs (the network) and what `rm`
-/// touches (the files) is what containment holds back, whoever does it: deny `net`, protect paths.
+/// P5 and P6: the same deed under another spelling. One touch is an argument vector: a rule holds where the words stand at
+/// their places, and finds the program under another path. That `git -C . push` pushes and `env` runs what follows it is
+/// read off the vector before it is put before the policy (see `started`), as further touches. What no vector tells (a
+/// script, Python) is what containment holds back, whoever does it: deny `net`, protect paths.
 #[test]
-fn p5_what_the_matcher_holds_and_what_is_left_to_containment() {
+fn p5_what_one_touch_holds_and_what_is_left_to_others() {
     let held = ["exec git push", "exec git push --force", "exec /usr/bin/git push", "exec ./git push"];
     let left = [
         "exec git -C . push",

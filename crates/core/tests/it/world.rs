@@ -612,17 +612,17 @@ impl World {
     /// Begins an act that may begin; one that only reads is over at once.
     fn perform(&mut self, id: ActId, act: &OpenAct) {
         let mut writes = Vec::new();
-        for touch in &act.touches {
+        for (index, touch) in act.touches.iter().enumerate() {
             match touch {
                 Touch::Read { .. } => {}
                 Touch::Write { path } => writes.push(path.clone()),
-                Touch::Exec { argv, .. } => {
+                Touch::Exec { argv, .. } if index == 0 => {
                     let intent = Intent::Command { argv: argv.clone(), cwd: RelPath::root(), limit_ms: 1000 };
                     self.append(Body::ActStarted(ActStarted { act: id, intent }));
                     return self.dial(id);
                 }
                 // Not yet in the journal's vocabulary: these fail before they start.
-                Touch::Net { .. } | Touch::Call { .. } | Touch::Spawn { .. } => {
+                _ => {
                     return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
                 }
             }

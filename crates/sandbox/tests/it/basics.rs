@@ -118,6 +118,7 @@ fn nested_process() {
     let refused = Sandbox::new(&probe, profile(), RungChoice::Strongest { at_least: Rung::R3 }).unwrap_err();
     let contained = Sandbox::new(&probe, profile(), RungChoice::Strongest { at_least: Rung::R2 }).unwrap();
     let command = provost_sandbox::Command {
+        program: None,
         argv: vec!["echo".into(), "deep".into()],
         cwd: dir.path().join("ws"),
         env: [("PATH".into(), "/usr/bin".into())].into(),

@@ -21,6 +21,7 @@ fn driver_process() {
     let base = PathBuf::from(base);
     let profile = provost_sandbox::Profile::for_workspace(base.join("ws")).unwrap();
     let mut command = provost_sandbox::Command {
+        program: None,
         argv: ["sh", "-c", script].map(Into::into).to_vec(),
         cwd: base.join("ws"),
         env: [("PATH".into(), "/usr/bin:/bin".into())].into(),

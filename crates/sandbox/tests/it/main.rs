@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod basics;
+mod cache;
 mod caps;
 mod egress;
 mod files;
@@ -14,6 +15,7 @@ mod network;
 mod ordinary;
 mod output;
 mod processes;
+mod programs;
 mod protected;
 mod rust_image;
 mod selftest;

@@ -29,6 +29,7 @@ fn everything_holds_for_an_ordinary_user_too() {
         .arg(&copy)
         .args([
             "basics::",
+            "cache::",
             "caps::",
             "files::",
             "images::",

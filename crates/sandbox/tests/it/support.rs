@@ -52,6 +52,7 @@ impl Host {
     pub(crate) fn command(&self, argv: &[&str]) -> Command {
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", HOME), ("LANG", "C.UTF-8")];
         Command {
+            program: None,
             argv: argv.iter().map(OsString::from).collect(),
             cwd: self.ws(),
             env: env.iter().map(|(name, value)| (name.into(), value.into())).collect::<BTreeMap<_, _>>(),

@@ -14,4 +14,5 @@ mod git_names;
 mod patch;
 mod scan;
 mod search;
+mod started;
 mod support;

@@ -74,8 +74,10 @@ fn policy(settings: &Settings, gate: &[String]) -> Result<Policy, Failure> {
         .map(|access| (access, ByDefault::Deny))
         .into();
     for program in &settings.allowed {
-        layer =
-            layer.rule(Effect::Allow, &rule(std::slice::from_ref(program), " *")?).map_err(Failure::usage)?;
+        // The name is all that is asked there: what the program starts in turn is its own affair.
+        layer = layer
+            .rule(Effect::Allow, &rule(std::slice::from_ref(program), " **")?)
+            .map_err(Failure::usage)?;
     }
     if settings.verify.len() > 1 {
         layer = layer.rule(Effect::Allow, &rule(gate, "")?).map_err(Failure::usage)?;

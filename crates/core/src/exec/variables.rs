@@ -1,0 +1,135 @@
+//! Variables that change which programs run, or what they do.
+
+/// Names whose value steers what runs.
+const NAMES: &[&str] = &[
+    "_JAVA_OPTIONS",
+    "AR",
+    "AS",
+    "BASHOPTS",
+    "BASH_ENV",
+    "BROWSER",
+    "CC",
+    "CDPATH",
+    "CLASSPATH",
+    "COMSPEC",
+    "CXX",
+    "CURL_HOME",
+    "EDITOR",
+    "ENV",
+    "FCEDIT",
+    "FPATH",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "GREP_OPTIONS",
+    "HISTFILE",
+    "HOME",
+    "INPUTRC",
+    "JAVA_OPTS",
+    "JAVA_TOOL_OPTIONS",
+    "LD",
+    "LESS",
+    "LESSCLOSE",
+    "LESSEDIT",
+    "LESSOPEN",
+    "LOCPATH",
+    "MAKE",
+    "MAKEFILES",
+    "MAKEFLAGS",
+    "MAKESHELL",
+    "MANOPT",
+    "MANPAGER",
+    "MFLAGS",
+    "MORE",
+    "NLSPATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "OPENSSL_CONF",
+    "PAGER",
+    "PATH",
+    "PROMPT_COMMAND",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS3",
+    "PS4",
+    "RIPGREP_CONFIG_PATH",
+    "RUSTC",
+    "RUSTC_BOOTSTRAP",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTDOC",
+    "RUSTDOCFLAGS",
+    "RUSTFLAGS",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "SHELL",
+    "SHELLOPTS",
+    "SUDO_ASKPASS",
+    "SYSTEMD_EDITOR",
+    "SYSTEMD_PAGER",
+    "TAR_OPTIONS",
+    "TERMINFO",
+    "TERMINFO_DIRS",
+    "VIMINIT",
+    "VISUAL",
+    "WGETRC",
+    "ZDOTDIR",
+    "ZIPOPT",
+];
+
+/// Beginnings of such names.
+const BEGINNINGS: &[&str] = &[
+    "BASH_FUNC_",
+    "CARGO_",
+    "DYLD_",
+    "GIT_",
+    "LD_",
+    "MALLOC_",
+    "NPM_CONFIG_",
+    "PERL",
+    "PIP_",
+    "PYTHON",
+    "RUBY",
+    "SSH_",
+    "UV_",
+    "XDG_",
+    "npm_config_",
+];
+
+/// Names with such a beginning that steer nothing.
+const HARMLESS: &[&str] = &[
+    "CARGO_INCREMENTAL",
+    "CARGO_NET_OFFLINE",
+    "CARGO_PROFILE_DEV_DEBUG",
+    "CARGO_TERM_COLOR",
+    "CARGO_TERM_PROGRESS_WHEN",
+    "CARGO_TERM_QUIET",
+    "CARGO_TERM_VERBOSE",
+    "GIT_AUTHOR_DATE",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_AUTHOR_NAME",
+    "GIT_COMMITTER_DATE",
+    "GIT_COMMITTER_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_OPTIONAL_LOCKS",
+    "GIT_TERMINAL_PROMPT",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONFAULTHANDLER",
+    "PYTHONHASHSEED",
+    "PYTHONIOENCODING",
+    "PYTHONUNBUFFERED",
+    "PYTHONUTF8",
+];
+
+/// Whether a variable of that name changes which programs run or what they do: `PATH`, `LD_PRELOAD`, `GIT_SSH`.
+///
+/// ```
+/// use provost_core::exec::steers;
+/// assert!(steers("PATH") && steers("GIT_EXTERNAL_DIFF") && !steers("RUST_BACKTRACE"));
+/// ```
+pub fn steers(name: &str) -> bool {
+    if HARMLESS.contains(&name) {
+        return false;
+    }
+    NAMES.contains(&name) || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+}
