@@ -41,6 +41,8 @@ impl RunState {
 
     pub(super) fn net_decided(&mut self, body: &NetDecided) -> Checked {
         must(plain_host(&body.host).as_deref() == Some(&body.host), "its host is not one")?;
+        let has_ended = self.open.get(&body.act).is_some_and(|act| act.staged.is_some());
+        must(!has_ended, "its command has ended: what it changed is staged")?;
         for address in &body.private {
             self.check_refused(*address, body.port)?;
         }
