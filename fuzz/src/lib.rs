@@ -2,6 +2,7 @@
 //! bundle, a person's file). Each takes any bytes, must never panic by itself, and asserts what must hold of what it
 //! parsed. `cargo fuzz` and the test `corpus` run the same functions.
 
+mod egress;
 mod evidence;
 mod model;
 mod tools;
@@ -17,6 +18,7 @@ use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule, WorkspaceMode};
 use provost_evidence::canonical::to_canonical;
 
+pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
 pub use model::{anthropic, chat, events_log, script, sse};
 pub use tools::{arguments, exit_record, patch};
@@ -93,6 +95,7 @@ pub fn pattern(data: &[u8]) {
             layers: vec![layer],
             containment: Containment::Strongest,
             at_least: Rung::R0,
+            require: std::collections::BTreeSet::new(),
             caps: Caps::default(),
             workspace: WorkspaceMode::Direct,
             image: None,

@@ -55,6 +55,7 @@ impl World {
             seen: &|_: &RelPath, _: &[u8]| SeenState::Same,
             readable: &|_: &RelPath| true,
             environment: &self.environment,
+            image: None,
         })
     }
 }

@@ -431,6 +431,7 @@ impl Files {
             let direct = self.build_folders.iter().map(|path| self.root().join(path.to_os())).collect();
             profile.changes = Changes::Staged { direct };
         }
+        profile.require = policy.require.clone();
         profile.readable.extend(readable_folders(host, policy, self.root()));
         profile.private.extend(private_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use provost::core::containment::Guarantee;
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
@@ -226,6 +227,10 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
+    /// Adds to what the policy requires. Repeatable.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) require: Vec<Guarantee>,
     /// Image whose files commands have as their root: a name, a digest, or the beginning of one. The run is bound to its
     /// digest.
     #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]

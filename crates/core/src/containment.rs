@@ -46,7 +46,7 @@ pub enum Guarantee {
     /// Reads reach only the workspace, the system's programs and libraries, and declared folders.
     FsRead,
     /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback. Where the policy names hosts, the driver
-    /// dials those, and nothing else, for what runs under R3.
+    /// dials those, and nothing else, for what runs under R3 or R4.
     Net,
     /// No unix socket of the host can be connected to, by path or by abstract name, except one that somebody bound
     /// inside a folder that the command is shown, such as the workspace.
@@ -115,6 +115,11 @@ impl Guarantee {
         }
     }
 
+    /// The names of all of them, in report order.
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
     /// All guarantees, in report order.
     pub const ALL: [Self; 21] = [
         Self::FsWrite,
@@ -139,6 +144,23 @@ impl Guarantee {
         Self::Staged,
         Self::CapDisk,
     ];
+}
+
+/// A name that no guarantee has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is no guarantee of containment; there are: {}", Guarantee::names())]
+pub struct NoGuarantee {
+    /// What was written.
+    pub name: String,
+}
+
+impl std::str::FromStr for Guarantee {
+    type Err = NoGuarantee;
+
+    fn from_str(name: &str) -> Result<Self, NoGuarantee> {
+        let found = Self::ALL.into_iter().find(|guarantee| guarantee.name() == name);
+        found.ok_or_else(|| NoGuarantee { name: name.to_owned() })
+    }
 }
 
 /// How strongly a guarantee holds.
@@ -168,4 +190,12 @@ pub struct Receipt {
     /// Digest of the manifest of the image that was the root, under R4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
+}
+
+impl Receipt {
+    /// Whether the kernel refuses what would break a guarantee. What nothing was asked of (a cap that is not set) is not
+    /// enforced either.
+    pub fn enforces(&self, guarantee: Guarantee) -> bool {
+        self.guarantees.get(&guarantee) == Some(&Strength::Enforced)
+    }
 }

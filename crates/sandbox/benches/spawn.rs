@@ -2,11 +2,15 @@
 //!
 //! `plain` is std's own spawn (posix_spawn) and wait, without any supervisor, capture or record.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use divan::Bencher;
 use provost_core::containment::Rung;
-use provost_sandbox::{Cancel, Command, HOME, Probe, Profile, RungChoice, Sandbox};
+use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_sandbox::{
+    Cancel, Command, Egress, HOME, HostDecision, NotRecorded, Probe, Profile, Record, RungChoice, Sandbox,
+};
 
 fn main() {
     divan::main();
@@ -18,9 +22,23 @@ fn plain() {
     assert!(status.success());
 }
 
-#[divan::bench(args = ["R0", "R1", "R2", "R3"], sample_count = 300)]
-fn contained(bencher: Bencher<'_, '_>, rung: &str) {
-    let rung = match rung {
+struct Unrecorded;
+
+impl Record for Unrecorded {
+    fn record(&self, _: HostDecision) -> Result<(), NotRecorded> {
+        Ok(())
+    }
+}
+
+/// A network of one host, which `/bin/true` does not dial.
+fn network() -> Egress {
+    let layer = Layer::named("hosts").rule(Effect::Allow, "net example.org:443").expect("a rule");
+    Egress::new(Policy::preset(Preset::Workspace).with(layer).into(), Arc::new(Unrecorded))
+}
+
+#[divan::bench(args = ["R0", "R1", "R2", "R3", "R3 with a network"], sample_count = 300)]
+fn contained(bencher: Bencher<'_, '_>, name: &str) {
+    let rung = match name {
         "R0" => Rung::R0,
         "R1" => Rung::R1,
         "R2" => Rung::R2,
@@ -42,7 +60,7 @@ fn contained(bencher: Bencher<'_, '_>, rung: &str) {
             wall: Duration::from_secs(10),
             keep_head: 1000,
             keep_tail: 1000,
-            egress: None,
+            egress: (name == "R3 with a network").then(network),
             record_dir: tempfile::tempdir_in(&records).expect("a folder").keep(),
         })
         .bench_local_values(|command| sandbox.run(&command, &cancel).expect("it runs"));

@@ -193,6 +193,32 @@ impl Probe {
         }
     }
 
+    /// Why a receipt does not enforce a guarantee, for the person who asked for it.
+    pub(crate) fn why_not_enforced(&self, receipt: &Receipt, guarantee: Guarantee) -> String {
+        let name = guarantee.name();
+        let stronger = [Rung::R2, Rung::R3].into_iter().find(|rung| {
+            *rung > receipt.rung
+                && (*rung == Rung::R3 || guarantee_of_r2(guarantee))
+                && !self.missing(*rung, None).is_empty()
+        });
+        let why_not_stronger = stronger.map_or(String::new(), |rung| {
+            format!("; {rung} is not available: {}", self.missing(rung, None).join(", "))
+        });
+        match receipt.guarantees.get(&guarantee) {
+            Some(Strength::Enforced) => format!("`{name}` is enforced"),
+            Some(Strength::Sampled) => {
+                format!(
+                    "`{name}` is only sampled: it is looked at now and then, and a breach is noticed late{why_not_stronger}"
+                )
+            }
+            Some(Strength::Absent) => format!("`{name}` is absent{why_not_stronger}"),
+            None if guarantee == Guarantee::Protected => {
+                format!("`{name}` has nothing to hold: the workspace has no protected path")
+            }
+            None => format!("`{name}` has nothing to hold: the policy sets no such cap"),
+        }
+    }
+
     /// Whether this host can have an image as the root of commands (rung R4).
     pub fn has_images(&self) -> bool {
         self.strongest == Rung::R3 && self.facts.iter().any(|fact| fact.name == fact::IMAGE && fact.holds)
@@ -224,6 +250,22 @@ impl Probe {
             .chain(found_wanting)
             .collect()
     }
+}
+
+/// Whether R2 can enforce a guarantee at all.
+fn guarantee_of_r2(guarantee: Guarantee) -> bool {
+    use Guarantee as G;
+    !matches!(
+        guarantee,
+        G::KillTree
+            | G::Processes
+            | G::Ipc
+            | G::UnixSockets
+            | G::CapTmp
+            | G::CapCpu
+            | G::CapMemory
+            | G::CapProcesses
+    )
 }
 
 /// The facts that a rung needs.

@@ -1,9 +1,11 @@
 //! What a command may see and change.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use provost_core::caps::Caps;
+use provost_core::containment::Guarantee;
 use provost_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +72,9 @@ pub struct Profile {
     pub private: Vec<PathBuf>,
     /// What becomes of changes to the workspace.
     pub changes: Changes,
+    /// Guarantees that have to be enforced: a sandbox that only watches one, or does not have it, is not made, and a
+    /// command that it would not hold for is not started.
+    pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
     /// over a tree: what it does not refuse is watched, and the tree is killed.
     pub limits: Caps,
@@ -173,6 +178,7 @@ impl Profile {
             writable: Vec::new(),
             private: Vec::new(),
             changes: Changes::Direct,
+            require: BTreeSet::new(),
             limits: Caps::default(),
             image: None,
         };

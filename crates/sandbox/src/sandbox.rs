@@ -58,6 +58,14 @@ pub enum Unavailable {
         /// Why not.
         why: String,
     },
+    /// The rung does not enforce what has to be enforced.
+    #[error("{rung} does not enforce here what is required: {}", missing.join("; "))]
+    Required {
+        /// The strongest acceptable rung.
+        rung: Rung,
+        /// Each guarantee that is not enforced, and why.
+        missing: Vec<String>,
+    },
     /// The profile cannot be contained.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -96,8 +104,8 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Profile`] when the
-    /// profile cannot be contained.
+    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Required`] when the rung
+    /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
     pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
         let strongest = probe.strongest_for(profile.image.as_ref());
@@ -111,8 +119,8 @@ impl Sandbox {
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
         let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
-        let with_image = profile.image.is_some();
-        if asked > strongest || (rung == Rung::R4) != with_image || found_wanting || !entry::linked() {
+        let has_root = (rung == Rung::R4) == profile.image.is_some();
+        if asked > strongest || found_wanting || !has_root || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
                 strongest,
@@ -133,8 +141,15 @@ impl Sandbox {
             }
         }
         check_staging(&profile, &workspace, rung, &mut receipt)?;
+        let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
+        let missing: Vec<String> =
+            not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
+        if !missing.is_empty() {
+            return Err(Unavailable::Required { rung, missing });
+        }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
         let plan = Plan {
+            require: profile.require.clone(),
             rung,
             receipt: receipt.clone(),
             view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
@@ -204,7 +219,7 @@ impl Sandbox {
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let mut network = Network::of(command.egress.as_ref());
+        let mut network = Network::of(command.egress.as_ref(), self.rung);
         let (told, layer) = follow(&control, cancel, &mut network);
         let unserved = network.close();
         // Its end of the socket closes when it is gone.
@@ -224,7 +239,7 @@ impl Sandbox {
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
-        if command.egress.is_some() && self.rung < egress::RUNG {
+        if command.egress.is_some() && self.rung < egress::AT_LEAST {
             return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
         }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
@@ -367,13 +382,14 @@ fn follow(
 /// A command's network, from the moment that its listeners come out to the moment that it is over.
 struct Network<'run> {
     egress: Option<&'run Egress>,
+    rung: Rung,
     server: Option<Server>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
-    fn of(egress: Option<&'run Egress>) -> Self {
-        Self { egress, server: None, failed: None }
+    fn of(egress: Option<&'run Egress>, rung: Rung) -> Self {
+        Self { egress, rung, server: None, failed: None }
     }
 
     /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
@@ -381,7 +397,7 @@ impl<'run> Network<'run> {
         let started = match self.egress {
             // Fewer arrive when this process has no room for more descriptors.
             Some(_) if roles.len() != sockets.len() => Err(io::Error::from_raw_os_error(libc::EMFILE)),
-            Some(egress) => Server::start(egress, roles.into_iter().zip(sockets).collect()),
+            Some(egress) => Server::start(egress, self.rung, roles.into_iter().zip(sockets).collect()),
             None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         match started {

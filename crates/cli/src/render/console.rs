@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use provost::agent::{Observer, Words};
 use provost::core::act::{ActEnd, Change};
 use provost::core::changes::Changes;
-use provost::core::containment::{Receipt, Rung};
+use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
 use provost::core::event::{
     ActDecided, ActFinished, Body, Event, GateVerdict, ModelFailed, RunCreated, Settlement, SubmitVia,
@@ -256,7 +256,7 @@ impl Console {
             );
         }
         if let Some(hosts) = hosts(&created.policy) {
-            self.line(&format!("  network {hosts}, where commands are contained by {}", Rung::R3));
+            self.line(&format!("  network {hosts}, where commands are contained by R3 or R4"));
         }
         if let Some(commit) = created.source.commit() {
             let scope = shown(created.source.scope().as_str());

@@ -23,6 +23,7 @@ mod images;
 mod kill;
 mod leak;
 mod main_job;
+mod network;
 mod people;
 mod policy;
 mod power;

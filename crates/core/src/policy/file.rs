@@ -3,6 +3,7 @@
 //! ```toml
 //! preset = "workspace"        # what it builds on; without it, `strict`
 //! at_least = "R2"             # refuse to start where containment is weaker
+//! require = ["net", "kill-tree"]  # or where one of these is not enforced
 //! image = "sha256:9c1b…"      # the image that is the root of commands; whole, as `provost image digest` prints it
 //!
 //! allow = ["exec cargo test*", "write src/**"]
@@ -39,7 +40,7 @@ use super::examples::{self, Entry};
 use super::{BadRule, Containment, Default, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
-use crate::containment::Rung;
+use crate::containment::{Guarantee, Rung};
 use crate::path::RelPath;
 
 /// A policy file that cannot be read.
@@ -108,6 +109,8 @@ pub enum PolicyFileError {
 struct File {
     preset: Option<Spanned<String>>,
     at_least: Option<Rung>,
+    #[serde(default)]
+    require: Vec<Guarantee>,
     containment: Option<Containment>,
     #[serde(default)]
     allow: Vec<Spanned<Entry>>,
@@ -211,7 +214,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
             layer.rules.push(Rule { effect, pattern });
         }
     }
-    let mut policy = Policy::preset(preset).with(layer);
+    let mut policy = Policy::preset(preset).with(layer).requiring(file.require);
     if let Some(at_least) = file.at_least {
         policy.at_least = at_least;
     }

@@ -11,7 +11,7 @@ mod pattern;
 mod preset;
 mod staging;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub use staging::WorkspaceMode;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::{Receipt, Rung};
+use crate::containment::{Guarantee, Receipt, Rung};
 use crate::digest::Digest;
 use crate::path::RelPath;
 
@@ -155,6 +155,10 @@ pub struct Policy {
     pub containment: Containment,
     /// Weakest rung that will do; a host without it does not start the run.
     pub at_least: Rung,
+    /// Guarantees that containment has to enforce; a host that only watches one, or does not have it, does not start the
+    /// run.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
@@ -212,6 +216,13 @@ impl Policy {
     #[must_use]
     pub fn with(mut self, layer: Layer) -> Self {
         self.layers.push(layer);
+        self
+    }
+
+    /// This policy with more guarantees that containment has to enforce. There is no way to ask for fewer.
+    #[must_use]
+    pub fn requiring(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        self.require.extend(guarantees);
         self
     }
 
@@ -418,6 +429,12 @@ impl Policy {
             return Err("the root of its commands is not the image that the policy names");
         }
         Ok(())
+    }
+
+    /// Whether something that this policy requires is not enforced by what contained a command. `exempt` is for a command
+    /// that a guarantee has no meaning for.
+    pub fn lacks(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> bool {
+        self.require.iter().any(|required| Some(*required) != exempt && !receipt.enforces(*required))
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

@@ -1,5 +1,6 @@
 //! The named policies.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -115,6 +116,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
             Containment::Strongest
         },
         at_least: Rung::R0,
+        require: BTreeSet::new(),
         caps: Caps::default(),
         workspace: WorkspaceMode::Direct,
         image: None,

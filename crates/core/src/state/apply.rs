@@ -8,6 +8,7 @@ use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Vio
 use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::changes::merge;
+use crate::containment::Guarantee;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
@@ -207,6 +208,7 @@ impl RunState {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
         self.check_containment(&body.containment)?;
         self.check_staging(&body.containment)?;
+        self.check_required(&body.containment, None)?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
@@ -458,6 +460,8 @@ impl RunState {
         self.check_traffic(body.act, body.command.as_ref())?;
         if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
             self.check_containment(receipt)?;
+            // The gate's checkout is a copy that is thrown away: nothing in it is protected.
+            self.check_required(receipt, act.call.is_none().then_some(Guarantee::Protected))?;
         }
         // From here on nothing is refused.
         let changes = changes.clone();

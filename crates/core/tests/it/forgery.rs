@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget};
-use provost_core::containment::{Receipt, Rung};
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
@@ -389,6 +389,36 @@ fn i5_a_driver_contains_at_least_what_the_policy_takes() {
     hand.cannot(Body::DriverAttached(weak.clone()), "weaker than the policy takes");
     let stale = DriverAttached { generation: 1, containment: receipt(Rung::R3), ..weak };
     hand.cannot(Body::DriverAttached(stale), "not newer");
+}
+
+#[test]
+fn i5_a_driver_enforces_what_the_policy_requires() {
+    let policy = Policy::preset(Preset::Workspace).requiring([Guarantee::Net, Guarantee::KillTree]);
+    let mut hand = Hand::unattached(policy);
+    let attached = |held: &[(Guarantee, Strength)]| {
+        let containment = Receipt { guarantees: held.iter().copied().collect(), ..receipt(Rung::R3) };
+        Body::DriverAttached(DriverAttached { generation: 9, host: "h".into(), pid: 1, containment })
+    };
+    let net = (Guarantee::Net, Strength::Enforced);
+    for kill_tree in [None, Some(Strength::Absent), Some(Strength::Sampled)] {
+        let held: Vec<_> = [net].into_iter().chain(kill_tree.map(|how| (Guarantee::KillTree, how))).collect();
+        hand.cannot(attached(&held), "does not enforce what the policy requires");
+    }
+    let kill_tree = (Guarantee::KillTree, Strength::Enforced);
+    hand.does(attached(&[net, kill_tree]));
+    // Nor is there a command for which it did not hold.
+    hand.answer(1);
+    let act = hand.decides(Some(0), vec![exec("make all")]);
+    hand.does(started(act, command("make all")));
+    let held_by = |held: &[(Guarantee, Strength)]| {
+        let receipt = Receipt { guarantees: held.iter().copied().collect(), ..receipt(Rung::R3) };
+        Some(CommandFact { containment: Some(receipt), ..ran(0, Rung::R3) })
+    };
+    hand.cannot(
+        finished(act, ActEnd::Done, vec![], held_by(&[net])),
+        "does not enforce what the policy requires",
+    );
+    hand.does(finished(act, ActEnd::Done, vec![], held_by(&[net, kill_tree])));
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use provost_core::address::{plain_host, private};
+use provost_core::containment::Rung;
 use provost_core::net::{HostTraffic, MOST_ADDRESSES, MOST_DECISIONS};
 use provost_core::policy::{Decision, Effect, LOOKED_UP};
 
 use super::dns::{Answer, Query};
 use super::names::{Listen, Names};
 use super::relay::{Stop, look_up};
-use super::{Egress, HostDecision, MOST_REFUSALS, NetReport, RUNG, Refusal};
+use super::{Egress, HostDecision, MOST_REFUSALS, NetReport, Refusal};
 
 /// Why something is not dialled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +57,8 @@ type Entry = Arc<Mutex<Known>>;
 
 pub(super) struct Desk {
     egress: Egress,
+    /// What contains the command.
+    rung: Rung,
     pub(super) stop: Stop,
     names: Mutex<Names>,
     hosts: Mutex<HashMap<(String, u16), Entry>>,
@@ -67,9 +70,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Desk {
-    pub(super) fn new(egress: Egress, listen: &Listen, stop: Stop) -> Self {
+    pub(super) fn new(egress: Egress, rung: Rung, listen: &Listen, stop: Stop) -> Self {
         let names = Mutex::new(Names::new(listen));
-        Self { egress, stop, names, hosts: Mutex::default(), traffic: Mutex::default() }
+        Self { egress, rung, stop, names, hosts: Mutex::default(), traffic: Mutex::default() }
     }
 
     /// The addresses at which a host may be dialled. Everything that the command wants comes through here.
@@ -95,7 +98,7 @@ impl Desk {
             Known::Refused(refused) => return Err(refused.clone()),
             Known::Allowed => {}
             Known::Nothing => {
-                let decision = self.egress.policy.decide_dial(&host, port, RUNG);
+                let decision = self.egress.policy.decide_dial(&host, port, self.rung);
                 let refused = refusal(&decision).map(forbidden);
                 self.put_on_record(&host, port, decision, Vec::new())?;
                 if let Some(refused) = refused {
@@ -108,7 +111,7 @@ impl Desk {
         let addresses = self.addresses(&host, port)?;
         let floor = |address: &SocketAddr| {
             let ip = address.ip();
-            let named = self.egress.policy.names_address(ip, port, RUNG);
+            let named = self.egress.policy.names_address(ip, port, self.rung);
             private(ip).filter(|_| !named).map(|kind| (ip, kind))
         };
         let mut below: Vec<(IpAddr, &str)> = addresses.iter().filter_map(floor).collect();
@@ -119,7 +122,7 @@ impl Desk {
             return Ok(addresses);
         };
         let why = format!("it leads to {ip}, a {kind} address, which no rule of the policy names");
-        let decision = self.egress.policy.decide_dial(&host, port, RUNG);
+        let decision = self.egress.policy.decide_dial(&host, port, self.rung);
         let private = below.iter().map(|(ip, _)| *ip).collect();
         self.put_on_record(&host, port, decision, private)?;
         let refused = forbidden(why);
@@ -172,7 +175,7 @@ impl Desk {
         if name == "localhost" || name.ends_with(".localhost") {
             return query.answer(Answer::Address(std::net::Ipv4Addr::LOCALHOST));
         }
-        if plain_host(name).as_deref() == Some(name) && self.egress.policy.knows_host(name, RUNG) {
+        if plain_host(name).as_deref() == Some(name) && self.egress.policy.knows_host(name, self.rung) {
             let address = lock(&self.names).address(name);
             return query.answer(match address {
                 Some(address) if query.is_for_address() => Answer::Address(address),
@@ -189,7 +192,7 @@ impl Desk {
         let told = plain_host(name).as_deref() != Some(name)
             || name.ends_with(".arpa")
             || name.ends_with("localhost")
-            || self.egress.policy.knows_host(name, RUNG);
+            || self.egress.policy.knows_host(name, self.rung);
         if told {
             return;
         }
@@ -202,7 +205,7 @@ impl Desk {
         };
         let mut known = lock(&entry);
         if let Known::Nothing = *known {
-            let decision = self.egress.policy.decide_dial(name, LOOKED_UP, RUNG);
+            let decision = self.egress.policy.decide_dial(name, LOOKED_UP, self.rung);
             let why = refusal(&decision).unwrap_or_else(|| "no rule allows it at any port".to_owned());
             let refused = Refused { cause: Cause::Forbidden, what: name.to_owned(), why };
             if self.put_on_record(name, LOOKED_UP, decision, Vec::new()).is_ok() {
@@ -243,7 +246,7 @@ impl Desk {
         let entry = self.entry(&host, port)?;
         let mut known = lock(&entry);
         if let Known::Nothing = *known {
-            let decision = self.egress.policy.decide_dial(&host, port, RUNG);
+            let decision = self.egress.policy.decide_dial(&host, port, self.rung);
             let why = refusal(&decision);
             self.put_on_record(&host, port, decision, Vec::new())?;
             *known = match why {

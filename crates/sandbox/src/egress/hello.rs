@@ -28,7 +28,7 @@ pub enum Hello {
 /// ```
 pub fn hello(bytes: &[u8]) -> Hello {
     let mut message = Vec::new();
-    let mut rest = bytes;
+    let mut rest = &bytes[..bytes.len().min(LONGEST)];
     // The message may lie in several records.
     loop {
         match *rest {
@@ -62,7 +62,7 @@ pub fn hello(bytes: &[u8]) -> Hello {
             None => Hello::Other,
         };
     }
-    if bytes.len() > LONGEST || length_of(&message) > LONGEST { Hello::Other } else { Hello::Partial }
+    if bytes.len() >= LONGEST || length_of(&message) > LONGEST { Hello::Other } else { Hello::Partial }
 }
 
 fn length_of(message: &[u8]) -> usize {

@@ -42,6 +42,8 @@ pub enum Head {
 pub struct Request {
     method: String,
     target: Target,
+    /// The second digit of its version: what is older cannot read every answer.
+    minor: u8,
     headers: Vec<(String, Vec<u8>)>,
     /// From the `Host` header.
     host: Option<Authority>,
@@ -101,7 +103,7 @@ pub fn head(bytes: &[u8]) -> Head {
 }
 
 fn read(request: &httparse::Request<'_, '_>) -> Result<Request, &'static str> {
-    let (Some(method), Some(target)) = (request.method, request.path) else {
+    let (Some(method), Some(target), Some(minor)) = (request.method, request.path, request.version) else {
         return Err("it is not HTTP/1.1");
     };
     let mut host = None;
@@ -149,7 +151,8 @@ fn read(request: &httparse::Request<'_, '_>) -> Result<Request, &'static str> {
         (_, true) => Body::Chunked(Chunked::default()),
         (length, false) => Body::Length(length.unwrap_or(0)),
     };
-    Ok(Request { method: method.to_owned(), target: Target::parse(method, target)?, headers, host, body })
+    let target = Target::parse(method, target)?;
+    Ok(Request { method: method.to_owned(), target, minor, headers, host, body })
 }
 
 impl Request {
@@ -176,7 +179,7 @@ impl Request {
             // Nobody writes one of these.
             Target::Connect(_) => "/",
         };
-        let mut out = format!("{} {path} HTTP/1.1\r\nHost: ", self.method);
+        let mut out = format!("{} {path} HTTP/1.{}\r\nHost: ", self.method, self.minor);
         let _ = if host.contains(':') { write!(out, "[{host}]") } else { write!(out, "{host}") };
         let _ = if port == 80 { write!(out, "\r\n") } else { write!(out, ":{port}\r\n") };
         let mut out = out.into_bytes();

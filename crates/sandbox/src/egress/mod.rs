@@ -30,7 +30,7 @@ use provost_core::containment::Rung;
 use provost_core::net::Traffic;
 use provost_core::policy::{Decision, Policy};
 
-pub(crate) use names::{Listen, RANGE, RANGE_BITS};
+pub(crate) use names::{Listen, OWN_ADDRESS, RANGE_BITS};
 pub(crate) use serve::{Role, Server};
 
 /// The parsers of what commands send, for tests and fuzzing.
@@ -152,8 +152,8 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// The rung that has a network to give.
-pub(crate) const RUNG: Rung = Rung::R3;
+/// The weakest rung that has a network to give.
+pub(crate) const AT_LEAST: Rung = Rung::R3;
 
 /// Variables that tell a command's programs of the proxies, for those that would rather be told. They work without too.
 ///

@@ -7,8 +7,10 @@ use provost_core::address::plain_host;
 use serde::{Deserialize, Serialize};
 
 /// Addresses for names, 198.18.0.0/15: set aside for benchmarks, so that no host has one of them.
-pub(crate) const RANGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+const RANGE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 pub(crate) const RANGE_BITS: u8 = 15;
+/// The sandbox's own address in the range, at its other end than the names'.
+pub(crate) const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 254);
 
 /// Names that are given an address. A loop over names takes no more memory than that.
 const MOST_NAMES: usize = 1024;
@@ -55,7 +57,8 @@ impl Listen {
                 }
             };
             let usual = matches!(*port, HTTP | HTTPS | 0);
-            if !usual && listen.captures.len() < MOST_CAPTURES {
+            let listened = listen.captures.contains(&(address, *port));
+            if !usual && !listened && listen.captures.len() < MOST_CAPTURES {
                 listen.captures.push((address, *port));
             }
         }
@@ -118,7 +121,14 @@ mod tests {
 
     #[test]
     fn a_name_has_one_address_and_an_address_one_name() {
-        let hosts = [("a.test", 8080), ("a.test", 443), ("10.1.2.3", 5432), ("127.0.0.1", 1), ("b.test", 99)];
+        let hosts = [
+            ("a.test", 8080),
+            ("A.test.", 8080),
+            ("a.test", 443),
+            ("10.1.2.3", 5432),
+            ("127.0.0.1", 1),
+            ("b.test", 99),
+        ];
         let listen = Listen::for_hosts(&hosts.map(|(host, port)| (host.to_owned(), port)));
         let (a, b) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2));
         let address = Ipv4Addr::new(10, 1, 2, 3);

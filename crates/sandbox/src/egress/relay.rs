@@ -240,6 +240,12 @@ impl Way {
         }
     }
 
+    fn give_up(&mut self) {
+        self.pending = 0..0;
+        self.ended = true;
+        self.closed = true;
+    }
+
     /// Passes the end on, once everything before it is.
     fn close(&mut self, to: &TcpStream) {
         if self.ended && self.pending.is_empty() && !self.closed {
@@ -294,7 +300,10 @@ fn carry(
         }
         wait(&wanted, stop, None)?;
         if !out.pending.is_empty() {
-            out.pour(server)?;
+            if out.pour(server).is_err() {
+                // It takes no more, and may have answered before it was asked to the end.
+                out.give_up();
+            }
         } else if out.wants_input() {
             let count = out.fill(client)?;
             if let Outbound::Body(body) = &mut outbound {

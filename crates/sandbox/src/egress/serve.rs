@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use provost_core::containment::Rung;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -46,10 +47,10 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves listeners that came out of a sandbox.
-    pub(crate) fn start(egress: &Egress, sockets: Vec<(Role, OwnedFd)>) -> io::Result<Self> {
+    pub(crate) fn start(egress: &Egress, rung: Rung, sockets: Vec<(Role, OwnedFd)>) -> io::Result<Self> {
         let stop = Stop::new()?;
         let freed = Arc::new(event()?);
-        let desk = Arc::new(Desk::new(egress.clone(), &egress.listen(), stop.clone()));
+        let desk = Arc::new(Desk::new(egress.clone(), rung, &egress.listen(), stop.clone()));
         let mut listeners = Listeners { tcp: Vec::new(), udp: None };
         for (role, socket) in sockets {
             match role {

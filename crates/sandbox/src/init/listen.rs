@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::egress::{Listen, RANGE, RANGE_BITS, Role};
+use crate::egress::{Listen, OWN_ADDRESS, RANGE_BITS, Role};
 use crate::record::Failure;
 use crate::sys::Step;
 use crate::wire::{self, Report};
@@ -19,9 +19,9 @@ const LOOPBACK: u32 = 1;
 
 /// Makes the listeners and sends them to the supervisor. The loopback has to be up, and the capabilities still there.
 pub(super) fn open(listen: &Listen, setup: &OwnedFd) -> Result<(), Failure> {
-    local_route(RANGE, RANGE_BITS).step("egress-route")?;
+    local_address(OWN_ADDRESS, RANGE_BITS).step("egress-address")?;
     for address in &listen.addresses {
-        local_route(*address, 32).step("egress-route")?;
+        local_address(*address, 32).step("egress-address")?;
     }
     let home = Ipv4Addr::LOCALHOST;
     let mut wanted = vec![
@@ -58,28 +58,21 @@ fn bind(role: Role, address: SocketAddrV4) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Has the loopback take what goes to these addresses, as `ip route add local ADDRESS/BITS dev lo` does.
-fn local_route(address: Ipv4Addr, bits: u8) -> Result<(), Errno> {
-    let attribute = |kind: u16, value: [u8; 4]| -> Vec<u8> {
-        [&8u16.to_ne_bytes(), &kind.to_ne_bytes(), value.as_slice()].concat()
+/// Gives the loopback an address, and with it everything under its prefix, as `ip address add ADDRESS/BITS dev lo` does.
+///
+/// A route would carry as much; but a C library that is asked for addresses of a kind that this host has
+/// (`AI_ADDRCONFIG`) wants to see one beside 127.0.0.1.
+fn local_address(address: Ipv4Addr, bits: u8) -> Result<(), Errno> {
+    let attribute = |kind: u16| -> Vec<u8> {
+        [&8u16.to_ne_bytes(), &kind.to_ne_bytes(), address.octets().as_slice()].concat()
     };
-    let route = [
-        libc::AF_INET as u8,
-        bits,
-        0,
-        0,
-        libc::RT_TABLE_LOCAL,
-        libc::RTPROT_BOOT,
-        libc::RT_SCOPE_HOST,
-        libc::RTN_LOCAL,
-    ];
-    let mut body = route.to_vec();
-    body.extend(0u32.to_ne_bytes());
-    body.extend(attribute(libc::RTA_DST, address.octets()));
-    body.extend(attribute(libc::RTA_OIF, LOOPBACK.to_ne_bytes()));
+    let mut body = vec![libc::AF_INET as u8, bits, 0, libc::RT_SCOPE_UNIVERSE];
+    body.extend(LOOPBACK.to_ne_bytes());
+    body.extend(attribute(libc::IFA_LOCAL));
+    body.extend(attribute(libc::IFA_ADDRESS));
     let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE;
     let mut message = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
-    message.extend(libc::RTM_NEWROUTE.to_ne_bytes());
+    message.extend(libc::RTM_NEWADDR.to_ne_bytes());
     message.extend((flags as u16).to_ne_bytes());
     message.extend([0; 8]);
     message.extend(body);

@@ -112,6 +112,11 @@ fn run(
     if !unprotected.is_empty() {
         receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
     }
+    if let Some(guarantee) = plan.require.iter().find(|guarantee| !receipt.enforces(**guarantee)) {
+        child.abandon(plan.rung);
+        let detail = format!("`{}` does not hold for {}", guarantee.name(), unprotected.join(", "));
+        return Err(Failure::new("require", libc::EPERM, detail));
+    }
     // From here on the command may have run.
     mark_started(folder)
         .step("started-marker")

@@ -153,7 +153,8 @@ fn import(host: &Host, layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
 /// What a shell and a few tools of the host need, at their own paths.
 fn tools() -> Vec<(String, Vec<u8>)> {
     let mut files = BTreeMap::new();
-    let programs = ["sh", "cat", "id", "touch", "cp", "ls", "grep"].map(|name| format!("/bin/{name}"));
+    let programs =
+        ["sh", "cat", "id", "touch", "cp", "ls", "grep", "getent"].map(|name| format!("/bin/{name}"));
     for program in &programs {
         files.insert(program.clone(), fs::read(program).unwrap());
         let output = std::process::Command::new("ldd").arg(program).output().unwrap();
@@ -168,7 +169,7 @@ fn tools() -> Vec<(String, Vec<u8>)> {
 }
 
 /// An image with a shell, and a profile whose root it is.
-fn shell(host: &Host) -> (Image, Profile) {
+pub(crate) fn shell(host: &Host) -> (Image, Profile) {
     let files = tools();
     let mut entries: Vec<Entry<'_>> = files.iter().map(|(path, bytes)| File(path, bytes, 0o755)).collect();
     entries.push(File("etc/of-the-image", b"yes\n", 0o644));

@@ -37,7 +37,11 @@ fn everything_holds_for_an_ordinary_user_too() {
             "staged::",
             "kernel::",
             "network::",
-            "egress::",
+            "egress::bounds::",
+            "egress::clients::",
+            "egress::refusals::",
+            "egress::requests::",
+            "egress::resolver::",
             "processes::",
             "lifecycle::",
             "languages::go",
@@ -45,6 +49,10 @@ fn everything_holds_for_an_ordinary_user_too() {
             "languages::npm",
             "languages::a_browser",
             "programs",
+            "require::",
+            "hosts::",
+            "leaks::",
+            "reported::",
             "selftest::",
         ])
         .args(["--test-threads", "2"])

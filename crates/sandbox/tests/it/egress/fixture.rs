@@ -176,7 +176,8 @@ impl Net {
         let table = Arc::new(self.table);
         let egress = Egress::new(Arc::new(self.policy), recorded.clone()).with_resolver(table.clone());
         command.egress = Some(egress.clone());
-        let record = sandbox(Rung::R3, profile).run(&command, cancel).unwrap();
+        let rung = if profile.image.is_some() { Rung::R4 } else { Rung::R3 };
+        let record = sandbox(rung, profile).run(&command, cancel).unwrap();
         let recorded = recorded.0.lock().unwrap().clone();
         let asked = table.asked.lock().unwrap().clone();
         Done { ran: Ran::of(record), report: egress.report(), recorded, asked }
