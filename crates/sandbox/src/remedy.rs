@@ -56,6 +56,7 @@ fn costs(name: &str) -> String {
         fact::LANDLOCK_SIBLINGS => "`protected` under R2 needs it".to_owned(),
         fact::FILE_SIZE => "`cap-file-size` needs it".to_owned(),
         fact::OPEN_FILES => "`cap-open-files` needs it".to_owned(),
+        fact::OVERLAY => "staged changes and a cap on the disk need it".to_owned(),
         fact::PROCESSES => "`cap-processes` is watched instead of enforced under R3".to_owned(),
         _ => "nothing is known to need it".to_owned(),
     }

@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use provost_agent::{Contained, Executor};
-use provost_core::containment::{Receipt, Rung};
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::event::Body;
 use provost_core::id::ActId;
 use provost_journal::BoxFuture;
 use provost_sandbox::{
-    Cancel, Captured, Command, Ended, ExitRecord, Failure, Profile, Recovered, RunError, RungChoice,
-    Unavailable,
+    Cancel, Captured, Changes, Command, Ended, ExitRecord, Failure, Profile, Ran as Staged, Recovered,
+    RunError, RungChoice, Unavailable,
 };
 
 use super::world::{Left, Ran, World};
@@ -62,7 +62,11 @@ fn act_of(folder: &Path) -> ActId {
 
 impl Executor for SimExecutor {
     fn contain(&self, profile: Profile, _: RungChoice) -> Result<Arc<dyn Contained>, Unavailable> {
-        Ok(Arc::new(Ready { world: self.0.clone(), receipt: receipt(), profile }))
+        let mut receipt = receipt();
+        if profile.changes != Changes::Direct {
+            receipt.guarantees.insert(Guarantee::Staged, Strength::Enforced);
+        }
+        Ok(Arc::new(Ready { world: self.0.clone(), receipt, profile }))
     }
 
     fn recover<'a>(&'a self, record_dir: &'a Path) -> BoxFuture<'a, io::Result<Recovered>> {
@@ -85,6 +89,23 @@ impl Contained for Ready {
     }
 
     fn run(&self, command: Command, _: Cancel) -> BoxFuture<'_, Result<ExitRecord, RunError>> {
+        Box::pin(ready(Ok(self.do_it(&command, &carry_out))))
+    }
+
+    fn run_staged(&self, command: Command, _: Cancel) -> BoxFuture<'_, Result<Staged, RunError>> {
+        let layer = self.world.root.with_file_name(format!("layer-{}", self.world.tick()));
+        // The clock may have been put back, and the time come again.
+        let _ = fs::remove_dir_all(&layer);
+        fs::create_dir(&layer).unwrap();
+        let record = self.do_it(&command, &|base, line| carry_out_in(&layer, base, line));
+        let layer = fs::File::open(layer).unwrap().into();
+        Box::pin(ready(Ok(Staged { record, layer })))
+    }
+}
+
+impl Ready {
+    /// Does what a command's line says, and passes the points at which it can be cut short.
+    fn do_it(&self, command: &Command, carry_out: &dyn Fn(&Path, &str) -> i32) -> ExitRecord {
         let act = act_of(&command.record_dir);
         let line = command.argv[2].to_str().unwrap().to_owned();
         // I2: what is carried out is durable before.
@@ -112,7 +133,29 @@ impl Contained for Ready {
         let record = record(Ended::Exited(code));
         self.world.with(|state| state.left.insert(act, Left::Record(Box::new(record.clone()))));
         self.world.pass("after a command");
-        Box::pin(ready(Ok(record)))
+        record
+    }
+}
+
+/// The same in a layer over the workspace.
+fn carry_out_in(layer: &Path, base: &Path, line: &str) -> i32 {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words.as_slice() {
+        ["append", file, text] => {
+            let before = fs::read_to_string(base.join(file)).unwrap_or_default();
+            fs::write(layer.join(file), format!("{before}{text}\n")).unwrap();
+            // A second change, so that there are points between two.
+            fs::write(layer.join(format!("also-{file}")), format!("{text}\n")).unwrap();
+            0
+        }
+        ["remove", file] if base.join(file).exists() => {
+            let kind = rustix::fs::FileType::CharacterDevice;
+            let place = layer.join(file);
+            rustix::fs::mknodat(rustix::fs::CWD, place, kind, rustix::fs::Mode::empty(), 0).unwrap();
+            0
+        }
+        ["remove", _] => 1,
+        _ => carry_out(base, line),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use provost_core::budget::Budget;
 use provost_core::contract::{Contract, Gate};
-use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
 use provost_model::Answer;
 use serde_json::json;
 
@@ -55,6 +55,10 @@ impl Scenario {
         }
         let asks = Layer::named("sim").rule(Effect::Ask, "write asked/**").unwrap();
         let mut contract = Contract::new("simulate").policy(Policy::preset(Preset::Workspace).with(asks));
+        // Drawn apart, so that a seed's script stays what it was.
+        if Draw::new(seed ^ 0x5742).below(3) == 0 {
+            contract.policy.workspace = WorkspaceMode::staged();
+        }
         contract.budget = Budget {
             steps: Some(if draw.below(6) == 0 { 2 } else { 12 }),
             tokens: (draw.below(6) == 0).then_some(45),

@@ -148,10 +148,14 @@ impl World {
     /// Passes a point at which an act of several files is done in part: each choice of some of them is a point.
     pub(crate) fn pass_within_write(&self) {
         let inner = self.inner();
-        let Some(Body::ActStarted(started)) = inner.state.events.last().map(|event| &event.body) else {
-            return;
+        let changes = match inner.state.events.last().map(|event| &event.body) {
+            Some(Body::ActStarted(started)) => match &started.intent {
+                provost_core::act::Intent::Write { changes } => changes,
+                provost_core::act::Intent::Command { .. } => return,
+            },
+            Some(Body::ActStaged(staged)) => &staged.changes,
+            _ => return,
         };
-        let provost_core::act::Intent::Write { changes } = &started.intent else { return };
         if inner.keep == Keep::Nothing || changes.len() < 2 {
             return;
         }
