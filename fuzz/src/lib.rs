@@ -15,7 +15,7 @@ use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
-use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule};
+use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule, WorkspaceMode};
 use provost_evidence::canonical::to_canonical;
 
 pub use egress::{client_hello, dns_query, http_head, socks};
@@ -95,7 +95,9 @@ pub fn pattern(data: &[u8]) {
             layers: vec![layer],
             containment: Containment::Strongest,
             at_least: Rung::R0,
+            require: std::collections::BTreeSet::new(),
             caps: Caps::default(),
+            workspace: WorkspaceMode::Direct,
             image: None,
         }
     };

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use provost_core::containment::Guarantee;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
 use provost_sandbox::{Profile, git_reads};
@@ -19,7 +20,7 @@ use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::guard::Guard;
-use crate::host::readable_folders;
+use crate::host::{private_folders, readable_folders};
 use crate::removal::remove_at;
 
 /// Why there is no checkout.
@@ -68,7 +69,11 @@ impl Driver<'_> {
         // At a path of its own, as at the recipient's: what works only at the workspace's path does not pass.
         let mut profile = Profile::for_workspace(folder)?;
         profile.limits = policy.caps;
+        // A copy that is thrown away has nothing to protect.
+        profile.require =
+            policy.require.iter().copied().filter(|held| *held != Guarantee::Protected).collect();
         profile.readable.extend(readable_folders(&self.runtime.host, policy, workspace));
+        profile.private.extend(private_folders(&self.runtime.host, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
         let linked = git_reads(workspace);
         if git.is_dir() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use provost_core::containment::Receipt;
 use provost_journal::BoxFuture;
 use provost_sandbox::{
-    Cancel, Command, ExitRecord, Probe, Profile, Recovered, RunError, RungChoice, Sandbox, Unavailable,
+    Cancel, Command, ExitRecord, Probe, Profile, Ran, Recovered, RunError, RungChoice, Sandbox, Unavailable,
 };
 
 /// Runs commands for drivers. Not a second door: only the door calls it, behind the policy and the journal.
@@ -27,6 +27,14 @@ pub trait Contained: Send + Sync {
 
     /// Runs a command to its end. What it leaves in its record folder outlives the driver.
     fn run(&self, command: Command, cancel: Cancel) -> BoxFuture<'_, Result<ExitRecord, RunError>>;
+
+    /// Runs a command whose changes to the workspace gather in a layer, and gives that. Only for a containment that was
+    /// made to stage changes.
+    fn run_staged(&self, command: Command, cancel: Cancel) -> BoxFuture<'_, Result<Ran, RunError>> {
+        let _ = (command, cancel);
+        let why = RunError::Unknown("this containment does not stage changes".to_owned());
+        Box::pin(std::future::ready(Err(why)))
+    }
 }
 
 /// How long a supervisor that outlived its driver is waited for.
@@ -61,6 +69,14 @@ impl Contained for Ready {
         let sandbox = self.0.clone();
         Box::pin(async move {
             let ran = tokio::task::spawn_blocking(move || sandbox.run(&command, &cancel));
+            ran.await.unwrap_or_else(|error| Err(RunError::Unknown(error.to_string())))
+        })
+    }
+
+    fn run_staged(&self, command: Command, cancel: Cancel) -> BoxFuture<'_, Result<Ran, RunError>> {
+        let sandbox = self.0.clone();
+        Box::pin(async move {
+            let ran = tokio::task::spawn_blocking(move || sandbox.run_staged(&command, &cancel));
             ran.await.unwrap_or_else(|error| Err(RunError::Unknown(error.to_string())))
         })
     }

@@ -14,7 +14,7 @@ use provost_core::path::RelPath;
 use provost_core::policy::Policy;
 use provost_evidence::git::{ObjectFormat, Repository};
 use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
-use provost_sandbox::{Profile, WorkspaceAccess, git_reads};
+use provost_sandbox::{Changes, Profile, WorkspaceAccess, git_reads};
 use provost_tools::Workspace;
 use provost_tools::command::HostEnvironment;
 use provost_tools::workspace::{Copied, Entry, FileChange, FileError, FileMode, FileVersion, Manifest};
@@ -23,15 +23,15 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::NoCheckout;
 use crate::error::RunError;
 use crate::guard::{self, Guard, Guarded};
-use crate::host::readable_folders;
+use crate::host::{private_folders, readable_folders};
 use crate::ignores::outer_rules;
 use crate::recorder::Recorder;
 
 /// Largest content that the journal keeps of one file, in bytes. Larger ones are named, not kept.
-const KEEP: u64 = 8 * 1024 * 1024;
+pub(crate) const KEEP: u64 = 8 * 1024 * 1024;
 
 /// Most content that the journal keeps of the changes that one look finds, in bytes. It is in memory until it is durable.
-const KEPT_AT_ONCE: u64 = 64 * 1024 * 1024;
+pub(crate) const KEPT_AT_ONCE: u64 = 64 * 1024 * 1024;
 
 /// A file at the start of the run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -82,6 +82,8 @@ pub(crate) struct Files {
     known: Option<Guarded>,
     /// Those that the containment in force was made for.
     shown: Guarded,
+    /// Build folders that commands change at once although changes are staged, in the containment in force.
+    build_folders: Vec<RelPath>,
     /// Held while this driver works here: two in one workspace, or one in a folder of the other's, would book each other's
     /// changes. Exclusive on the workspace, shared on the folders above it.
     _locks: Vec<std::fs::File>,
@@ -112,6 +114,7 @@ impl Files {
             guard: Guard::default(),
             known: None,
             shown: Guarded::default(),
+            build_folders: Vec::new(),
             _locks: locks,
         })
     }
@@ -422,7 +425,15 @@ impl Files {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
         profile.limits = policy.caps;
+        if policy.workspace.is_staged() {
+            self.make_build_folders(policy)?;
+            self.build_folders = self.direct_folders(policy);
+            let direct = self.build_folders.iter().map(|path| self.root().join(path.to_os())).collect();
+            profile.changes = Changes::Staged { direct };
+        }
+        profile.require = policy.require.clone();
         profile.readable.extend(readable_folders(host, policy, self.root()));
+        profile.private.extend(private_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
         let found = self.guarded(policy)?;
         let absolute = |path: &RelPath| self.root().join(path.to_os());
@@ -446,6 +457,75 @@ impl Files {
         }
         std::fs::create_dir(&target).map_err(|error| unusable(&target, &error))?;
         Ok(Made::Now)
+    }
+
+    /// The build folders that are there, that git ignores and in which nothing is part of the run: what git tracks is
+    /// changed by way of the layer, wherever it lies.
+    fn direct_folders(&self, policy: &Policy) -> Vec<RelPath> {
+        let is_folder = |path: &RelPath| {
+            let whole = self.root().join(path.to_os());
+            // No link on the way: what it leads to may be anybody's.
+            whole.is_dir() && whole.canonicalize().is_ok_and(|real| real == whole)
+        };
+        let fits = |path: &&RelPath| {
+            is_folder(path) && self.workspace.ignores_folder(path) && !self.has_beneath(path)
+        };
+        policy.workspace.build_folders().iter().filter(fits).cloned().collect()
+    }
+
+    /// A folder can be changed at once only where it is there when the command starts: those that the first build would
+    /// make are made here, where it is sure that it would.
+    fn make_build_folders(&self, policy: &Policy) -> Result<(), RunError> {
+        if policy.forbids_all_writes() {
+            return Ok(());
+        }
+        for (name, of) in [("target", "Cargo.toml"), ("node_modules", "package.json")] {
+            let (folder, file) = (self.root().join(name), self.root().join(of));
+            let wanted = policy.workspace.build_folders().iter().find(|path| path.as_str() == name);
+            let ignored = wanted.is_some_and(|path| self.workspace.ignores_folder(path));
+            if ignored && file.is_file() && folder.symlink_metadata().is_err() {
+                std::fs::create_dir(&folder).map_err(|error| unusable(&folder, &error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a command: whether other build folders are changed at once than its containment knows.
+    pub(crate) fn build_folders_changed(&self, policy: &Policy) -> Result<bool, RunError> {
+        if !policy.workspace.is_staged() {
+            return Ok(false);
+        }
+        self.make_build_folders(policy)?;
+        Ok(self.direct_folders(policy) != self.build_folders)
+    }
+
+    /// Whether a path is part of the run, whatever ignore rules say.
+    pub(crate) fn watches(&self, path: &RelPath) -> bool {
+        self.manifest.watches(path)
+    }
+
+    /// Whether what stands at a path is another than when it was last looked at.
+    pub(crate) fn moved(&mut self, path: &RelPath) -> Result<bool, RunError> {
+        let looked = self.manifest.refresh(&self.workspace, std::slice::from_ref(path));
+        let deltas = looked.map_err(|error| self.error(error))?;
+        let moved = !deltas.is_empty();
+        self.suspect.extend(deltas.into_iter().map(|delta| delta.path));
+        Ok(moved)
+    }
+
+    /// What stands at a path, whatever the journal expects there.
+    pub(crate) fn stands_at(
+        &mut self,
+        path: &RelPath,
+        recorder: &mut Recorder,
+    ) -> Result<Option<FileFact>, RunError> {
+        self.refresh(std::slice::from_ref(path))?;
+        self.actual(path, recorder, KEEP)
+    }
+
+    /// Removes what a crash may have left beside these paths.
+    pub(crate) fn sweep(&self, paths: &[RelPath]) {
+        self.workspace.sweep(paths.iter().cloned());
     }
 
     fn guarded(&mut self, policy: &Policy) -> Result<Guarded, RunError> {

@@ -25,6 +25,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
             Intent::Write { changes } => sides(changes),
             Intent::Command { .. } => Vec::new(),
         },
+        Body::ActStaged(body) => sides(&body.changes),
         Body::ActFinished(body) => [vec![body.result], sides(&body.changes)].concat(),
         Body::WorkspaceDrifted(body) => sides(&body.changes),
         Body::WorkspaceRewound(body) => sides(&body.changes),

@@ -110,14 +110,23 @@ impl Guard {
     }
 }
 
+/// Whether writing at a path is kept from commands: the policy guards it, or a part of it is a name that some file system
+/// takes for `.git`.
+pub(crate) fn guards(policy: &Policy, path: &RelPath) -> bool {
+    let alias = |part: &[u8]| part != b".git" && is_git_folder_name(part);
+    policy.guards_writing(path) || path.to_bytes().split(|byte| *byte == b'/').any(alias)
+}
+
+/// Whether a link at a path would be found in the place of a folder with guarded names.
+pub(crate) fn guards_link(policy: &Policy, path: &RelPath) -> bool {
+    BELOW.iter().any(|below| path.join(below.as_bytes()).is_ok_and(|path| policy.guards_writing(&path)))
+}
+
 /// What the policy has to say of one name.
 fn judge(name: RelPath, raw: &[u8], kind: FileType, policy: &Policy, listed: &mut Listed) {
     let denies = |touch: Touch| policy.decide(&[touch], Rung::R3).effect == Effect::Deny;
     let guards = |path: &RelPath| policy.guards_writing(path);
-    let by_link = || {
-        kind == FileType::Symlink
-            && BELOW.iter().any(|below| name.join(below.as_bytes()).is_ok_and(|path| guards(&path)))
-    };
+    let by_link = || kind == FileType::Symlink && guards_link(policy, &name);
     // A name that some file system takes for `.git` cannot be part of any patch.
     let alias = raw != b".git" && is_git_folder_name(raw);
     let is_hidden = denies(Touch::Read { path: name.clone() });

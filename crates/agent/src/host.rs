@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use provost_core::policy::Policy;
 use provost_sandbox::image::Image;
-use provost_sandbox::{toolchain_env, toolchain_reads};
+use provost_sandbox::{cargo_caches, toolchain_env, toolchain_reads};
 use provost_tools::command::{HostEnvironment, environment};
 
 /// Folders outside of `workspace` that commands may read, so that toolchains work: the host's, or with an image, which
@@ -40,6 +40,13 @@ pub fn toolchain_folders(host: &HostEnvironment, workspace: &Path) -> Vec<PathBu
     }
     folders.extend(host.rustup_home.as_deref().map(PathBuf::from));
     folders.retain(|folder| is_apart(folder, workspace));
+    folders
+}
+
+/// Caches outside of `workspace` that each command gets a layer of its own over.
+pub(crate) fn private_folders(host: &HostEnvironment, workspace: &Path) -> Vec<PathBuf> {
+    let mut folders = cargo_home(host).map(|cargo| cargo_caches(&cargo)).unwrap_or_default();
+    folders.retain(|folder| folder.is_absolute() && is_apart(folder, workspace));
     folders
 }
 

@@ -38,15 +38,19 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
             "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
         );
     }
-    for guarantee in Guarantee::ALL {
-        if receipt.guarantees.get(&guarantee) != Some(&Strength::Enforced) {
-            continue;
-        }
-        if guarantee == Guarantee::Net {
-            let _ = writeln!(out, "- {}", network(contract, receipt.rung));
-        } else if let Some(promise) = promise(guarantee, writes) {
-            let _ = writeln!(out, "- {promise}");
-        }
+    let said = |strength: Strength, words: &dyn Fn(Guarantee) -> Option<String>| -> Vec<String> {
+        let with = |guarantee: &Guarantee| receipt.guarantees.get(guarantee) == Some(&strength);
+        Guarantee::ALL.into_iter().filter(with).filter_map(words).collect()
+    };
+    let promised = |guarantee: Guarantee| match guarantee {
+        Guarantee::Net => Some(network(contract, receipt.rung)),
+        other => promise(other, writes).map(str::to_owned),
+    };
+    for promise in said(Strength::Enforced, &promised) {
+        let _ = writeln!(out, "- {promise}");
+    }
+    for promise in said(Strength::Sampled, &promised) {
+        let _ = writeln!(out, "- {promise} (watched now and then, not enforced)");
     }
     let is_held = |guarantee| {
         matches!(receipt.guarantees.get(&guarantee), Some(Strength::Enforced | Strength::Sampled))
@@ -54,6 +58,13 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     let caps = contract.policy.caps.words(is_held);
     if !caps.is_empty() {
         let _ = writeln!(out, "- they may take: {}", caps.join(", "));
+    }
+    let absent = said(Strength::Absent, &|guarantee| absence(guarantee).map(str::to_owned));
+    if !absent.is_empty() {
+        out.push_str("Not held on this host, so neither rely on it nor make use of it:\n");
+        for absence in absent {
+            let _ = writeln!(out, "- {absence}");
+        }
     }
     out.push_str(
         "\nA refusal names the rule that refused. Do not look for a way around it: find another way to do the work, \
@@ -112,6 +123,9 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         Guarantee::Protected => "`.git` and other control files cannot be changed",
         Guarantee::WallClock => "their time is limited",
         Guarantee::Output => "their output is bounded",
+        Guarantee::Staged => {
+            "what they change in the workspace is put there when they end; what may not be changed is left out and told"
+        }
         // Said with its hosts, and with their numbers.
         Guarantee::Net
         | Guarantee::CapCpu
@@ -119,6 +133,99 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         | Guarantee::CapProcesses
         | Guarantee::CapFileSize
         | Guarantee::CapOpenFiles
-        | Guarantee::CapTmp => return None,
+        | Guarantee::CapTmp
+        | Guarantee::CapDisk => return None,
     })
+}
+
+/// What is not held, said so that nobody counts on it.
+fn absence(guarantee: Guarantee) -> Option<&'static str> {
+    Some(match guarantee {
+        Guarantee::FsWrite => "they could write outside of the workspace",
+        Guarantee::FsRead => "they could read outside of the workspace",
+        Guarantee::Net => "they have the host's network",
+        Guarantee::UnixSockets => "they could reach unix sockets of the host",
+        Guarantee::KillTree => "processes they start may live on",
+        Guarantee::Processes => "they see other processes of the host",
+        Guarantee::Ipc => "shared memory is the host's",
+        Guarantee::PrivateTmp => "`/tmp` is the host's",
+        Guarantee::Environment => "the environment is the host's",
+        Guarantee::Privileges => "programs that give more rights work",
+        Guarantee::Protected => "nothing keeps commands from changing `.git` and other control files",
+        Guarantee::WallClock => "their time is not limited",
+        Guarantee::Output => "their output is not bounded",
+        // Whose cap does not hold is not told of it.
+        Guarantee::CapCpu
+        | Guarantee::CapMemory
+        | Guarantee::CapProcesses
+        | Guarantee::CapFileSize
+        | Guarantee::CapOpenFiles
+        | Guarantee::CapTmp
+        // Nor is it told of staging that was not ordered.
+        | Guarantee::Staged
+        | Guarantee::CapDisk => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use provost_core::containment::Rung;
+    use provost_core::policy::{Policy, Preset};
+
+    use super::*;
+
+    /// The part of the prompt that speaks of containment.
+    fn containment(held: &[(Guarantee, Strength)]) -> String {
+        let contract = Contract::new("mend it").policy(Policy::preset(Preset::Workspace));
+        let receipt = Receipt {
+            rung: Rung::R2,
+            guarantees: held.iter().copied().collect(),
+            kernel: "6.18".to_owned(),
+            landlock_abi: Some(7),
+            image: None,
+        };
+        let text = system(&contract, Path::new("/work"), &receipt);
+        let from = text.find("Commands are contained").unwrap();
+        let to = text.find("\nA refusal names").unwrap();
+        text[from..to].to_owned()
+    }
+
+    #[test]
+    fn what_is_enforced_sampled_and_absent_is_told_apart() {
+        use Guarantee as G;
+        use Strength::{Absent, Enforced, Sampled};
+        let told = containment(&[
+            (G::FsWrite, Enforced),
+            (G::Net, Enforced),
+            (G::KillTree, Sampled),
+            (G::Processes, Absent),
+            (G::UnixSockets, Absent),
+            (G::CapMemory, Absent),
+        ]);
+        let expected = "\
+Commands are contained by rung R2 (Landlock and seccomp):
+- they can write in the workspace and their temp folder only
+- they have no network, not even a loopback
+- every process they start is gone when they end (watched now and then, not enforced)
+Not held on this host, so neither rely on it nor make use of it:
+- they could reach unix sockets of the host
+- they see other processes of the host
+";
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_nothing_is_said_of_is_not_said() {
+        let told = containment(&[(Guarantee::FsWrite, Strength::Enforced)]);
+        assert!(!told.contains("Not held"), "{told}");
+    }
+
+    /// A guarantee that is new is told in every strength, or not at all.
+    #[test]
+    fn every_guarantee_has_words_for_its_absence_where_it_has_words() {
+        for guarantee in Guarantee::ALL {
+            let has = guarantee == Guarantee::Net || promise(guarantee, Writes::Workspace).is_some();
+            assert_eq!(has, absence(guarantee).is_some(), "{}", guarantee.name());
+        }
+    }
 }

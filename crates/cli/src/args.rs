@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
+use provost::core::containment::Guarantee;
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
@@ -175,6 +176,18 @@ pub(crate) struct PolicyArgs {
     /// Deny what a rule says.
     #[arg(long, value_name = "RULE")]
     pub(crate) deny: Vec<String>,
+    /// Whether what commands change is in the workspace at once, or looked at first [default: as the policy says].
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) workspace_mode: Option<Mode>,
+}
+
+/// What becomes of commands' changes to the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// They are there at once, and what the policy guards is undone.
+    Direct,
+    /// They gather in a layer, and what the policy guards never comes into the workspace.
+    Staged,
 }
 
 #[derive(Debug, clap::Args)]
@@ -214,6 +227,10 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
+    /// Adds to what the policy requires. Repeatable.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) require: Vec<Guarantee>,
     /// Image whose files commands have as their root: a name, a digest, or the beginning of one. The run is bound to its
     /// digest.
     #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]

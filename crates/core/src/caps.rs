@@ -20,6 +20,8 @@ pub enum Cap {
     FileSize,
     /// What lies in the private `/tmp`, in bytes.
     Tmp,
+    /// What a command's changes to the workspace take while they are staged, in bytes.
+    Disk,
 }
 
 impl Cap {
@@ -31,6 +33,7 @@ impl Cap {
             Self::Processes => format!("{amount} processes and threads"),
             Self::FileSize => format!("{} in one file", bytes(amount)),
             Self::Tmp => format!("{} in /tmp", bytes(amount)),
+            Self::Disk => format!("{} of changes to the workspace", bytes(amount)),
         }
     }
 }
@@ -91,6 +94,10 @@ pub struct Caps {
     /// Size of the private `/tmp` and, halved, of `/dev/shm`, in bytes of memory; 1 GiB where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tmp_bytes: Option<u64>,
+    /// What the changes of one command to a staged workspace may take, in bytes of memory; 1 GiB where it is not said.
+    /// Where the workspace is not staged nothing holds this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
 }
 
 impl Default for Caps {
@@ -109,11 +116,12 @@ impl Caps {
             file_bytes: None,
             open_files: None,
             tmp_bytes: None,
+            disk_bytes: None,
         }
     }
 
     /// The guarantees that speak of these bounds, and whether there is one.
-    pub fn guarantees(&self) -> [(Guarantee, bool); 6] {
+    pub fn guarantees(&self) -> [(Guarantee, bool); 7] {
         [
             (Guarantee::CapCpu, self.cpu_ms.is_some()),
             (Guarantee::CapMemory, self.memory_bytes.is_some()),
@@ -121,6 +129,7 @@ impl Caps {
             (Guarantee::CapFileSize, self.file_bytes.is_some()),
             (Guarantee::CapOpenFiles, self.open_files.is_some()),
             (Guarantee::CapTmp, self.limit(Cap::Tmp).is_some()),
+            (Guarantee::CapDisk, self.disk_bytes.is_some()),
         ]
     }
 
@@ -136,6 +145,7 @@ impl Caps {
             of(Guarantee::CapProcesses, Cap::Processes),
             of(Guarantee::CapFileSize, Cap::FileSize),
             of(Guarantee::CapTmp, Cap::Tmp),
+            of(Guarantee::CapDisk, Cap::Disk),
             files.map(|number| format!("{number} open files in each process")),
         ]
         .into_iter()
@@ -143,7 +153,7 @@ impl Caps {
         .collect()
     }
 
-    /// What is allowed of one of them. The private `/tmp` has a size in any case.
+    /// What is allowed of one of them. The private `/tmp` and what is staged have a size in any case.
     pub fn limit(&self, cap: Cap) -> Option<u64> {
         match cap {
             Cap::Cpu => self.cpu_ms,
@@ -151,6 +161,7 @@ impl Caps {
             Cap::Processes => self.processes,
             Cap::FileSize => self.file_bytes,
             Cap::Tmp => Some(self.tmp_bytes.unwrap_or(1 << 30)),
+            Cap::Disk => Some(self.disk_bytes.unwrap_or(1 << 30)),
         }
     }
 }

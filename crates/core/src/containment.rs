@@ -81,6 +81,10 @@ pub enum Guarantee {
     CapOpenFiles,
     /// The size of the private temp folder.
     CapTmp,
+    /// What a command changes in the workspace gathers apart from it, and comes there when the driver puts it there.
+    Staged,
+    /// The cap on what is gathered so.
+    CapDisk,
 }
 
 impl Guarantee {
@@ -106,11 +110,18 @@ impl Guarantee {
             Self::CapFileSize => "cap-file-size",
             Self::CapOpenFiles => "cap-open-files",
             Self::CapTmp => "cap-tmp",
+            Self::Staged => "staged",
+            Self::CapDisk => "cap-disk",
         }
     }
 
+    /// The names of all of them, in report order.
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
     /// All guarantees, in report order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::FsWrite,
         Self::FsRead,
         Self::Net,
@@ -130,7 +141,26 @@ impl Guarantee {
         Self::CapFileSize,
         Self::CapOpenFiles,
         Self::CapTmp,
+        Self::Staged,
+        Self::CapDisk,
     ];
+}
+
+/// A name that no guarantee has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is no guarantee of containment; there are: {}", Guarantee::names())]
+pub struct NoGuarantee {
+    /// What was written.
+    pub name: String,
+}
+
+impl std::str::FromStr for Guarantee {
+    type Err = NoGuarantee;
+
+    fn from_str(name: &str) -> Result<Self, NoGuarantee> {
+        let found = Self::ALL.into_iter().find(|guarantee| guarantee.name() == name);
+        found.ok_or_else(|| NoGuarantee { name: name.to_owned() })
+    }
 }
 
 /// How strongly a guarantee holds.
@@ -160,4 +190,12 @@ pub struct Receipt {
     /// Digest of the manifest of the image that was the root, under R4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
+}
+
+impl Receipt {
+    /// Whether the kernel refuses what would break a guarantee. What nothing was asked of (a cap that is not set) is not
+    /// enforced either.
+    pub fn enforces(&self, guarantee: Guarantee) -> bool {
+        self.guarantees.get(&guarantee) == Some(&Strength::Enforced)
+    }
 }

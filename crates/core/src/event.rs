@@ -20,6 +20,7 @@ use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
+pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
 
 /// An event as it stands in the journal.
@@ -95,6 +96,9 @@ pub enum Body {
     /// A person said what became of an act of which nobody else can tell.
     #[serde(rename = "act.settled")]
     ActSettled(ActSettled),
+    /// What a command changed is about to be put into the workspace.
+    #[serde(rename = "act.staged")]
+    ActStaged(Box<ActStaged>),
     /// An act is over.
     #[serde(rename = "act.finished")]
     ActFinished(Box<ActFinished>),
@@ -143,6 +147,7 @@ impl Body {
             Self::ActStarted(_) => "act.started",
             Self::NetDecided(_) => "net.decided",
             Self::ActSettled(_) => "act.settled",
+            Self::ActStaged(_) => "act.staged",
             Self::ActFinished(_) => "act.finished",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::WorkspaceRewound(_) => "workspace.rewound",
@@ -443,6 +448,9 @@ pub struct ActFinished {
     /// Changes that were undone because policy denies writing there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reverted: Vec<RelPath>,
+    /// What a command changed in its layer and that did not come into the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unapplied: Vec<Unapplied>,
     /// Files whose content the model has now seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Seen>,
@@ -584,7 +592,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 22] = [
+pub const KINDS: [&str; 23] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -597,6 +605,7 @@ pub const KINDS: [&str; 22] = [
     "act.started",
     "net.decided",
     "act.settled",
+    "act.staged",
     "act.finished",
     "workspace.drifted",
     "workspace.rewound",

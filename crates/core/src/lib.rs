@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod path;
 pub mod policy;
 pub mod queue;
+pub mod staged;
 pub mod state;
 pub mod text;
 pub mod transcript;

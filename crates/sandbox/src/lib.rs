@@ -51,12 +51,12 @@ pub use egress::{
     parse,
 };
 pub use probe::{Disabled, Fact, Probe};
-pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
+pub use profile::{Changes, ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use remedy::{Advice, advice};
-pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
+pub use sandbox::{Ran, RunError, RungChoice, Sandbox, Unavailable};
 pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
 pub use surroundings::Surroundings;
 pub use tended::{Ends, Gone, Program, Tended};
-pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
+pub use toolchain::{cargo_caches, git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

@@ -1,7 +1,9 @@
 //! What the driver tells the supervisor: the plan of a sandbox (made once) and the order for one command.
 
+use std::collections::BTreeSet;
+
 use provost_core::caps::Caps;
-use provost_core::containment::{Receipt, Rung};
+use provost_core::containment::{Guarantee, Receipt, Rung};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
@@ -20,6 +22,8 @@ pub(crate) struct Plan {
     /// The seccomp program, ready to load; empty where the rung has none.
     pub(crate) seccomp: Bytes,
     pub(crate) limits: Caps,
+    /// What has to be enforced for each command.
+    pub(crate) require: BTreeSet<Guarantee>,
 }
 
 /// Landlock rules as paths and rights.

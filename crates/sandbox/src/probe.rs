@@ -1,5 +1,8 @@
 //! What this host can enforce: each fact is an operation that was performed, not a version that was read.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +69,7 @@ pub(crate) mod fact {
     pub(crate) const FILE_SIZE: &str = "file-size-limit";
     pub(crate) const OPEN_FILES: &str = "open-files-limit";
     pub(crate) const PROCESSES: &str = "process-limit";
+    pub(crate) const OVERLAY: &str = "overlay";
     pub(crate) const IMAGE: &str = "image-root";
 }
 
@@ -167,6 +171,8 @@ impl Probe {
                 }
                 (G::FsWrite, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::READ_ONLY]),
                 (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
+                (G::Staged | G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
+                (G::Staged | G::CapDisk, Rung::R2) => false,
                 (G::Protected, Rung::R3 | Rung::R4) => all(&[fact::PIN, fact::READ_ONLY]),
                 (G::Net, Rung::R3 | Rung::R4) => has(fact::NET),
                 (G::KillTree, Rung::R3 | Rung::R4) => has(fact::PID_NAMESPACE),
@@ -184,6 +190,32 @@ impl Probe {
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
             image: None,
+        }
+    }
+
+    /// Why a receipt does not enforce a guarantee, for the person who asked for it.
+    pub(crate) fn why_not_enforced(&self, receipt: &Receipt, guarantee: Guarantee) -> String {
+        let name = guarantee.name();
+        let stronger = [Rung::R2, Rung::R3].into_iter().find(|rung| {
+            *rung > receipt.rung
+                && (*rung == Rung::R3 || guarantee_of_r2(guarantee))
+                && !self.missing(*rung, None).is_empty()
+        });
+        let why_not_stronger = stronger.map_or(String::new(), |rung| {
+            format!("; {rung} is not available: {}", self.missing(rung, None).join(", "))
+        });
+        match receipt.guarantees.get(&guarantee) {
+            Some(Strength::Enforced) => format!("`{name}` is enforced"),
+            Some(Strength::Sampled) => {
+                format!(
+                    "`{name}` is only sampled: it is looked at now and then, and a breach is noticed late{why_not_stronger}"
+                )
+            }
+            Some(Strength::Absent) => format!("`{name}` is absent{why_not_stronger}"),
+            None if guarantee == Guarantee::Protected => {
+                format!("`{name}` has nothing to hold: the workspace has no protected path")
+            }
+            None => format!("`{name}` has nothing to hold: the policy sets no such cap"),
         }
     }
 
@@ -220,6 +252,22 @@ impl Probe {
     }
 }
 
+/// Whether R2 can enforce a guarantee at all.
+fn guarantee_of_r2(guarantee: Guarantee) -> bool {
+    use Guarantee as G;
+    !matches!(
+        guarantee,
+        G::KillTree
+            | G::Processes
+            | G::Ipc
+            | G::UnixSockets
+            | G::CapTmp
+            | G::CapCpu
+            | G::CapMemory
+            | G::CapProcesses
+    )
+}
+
 /// The facts that a rung needs.
 pub(crate) fn needed(rung: Rung) -> Vec<&'static str> {
     match rung {
@@ -233,6 +281,21 @@ pub(crate) fn needed(rung: Rung) -> Vec<&'static str> {
 
 /// Asks a helper to perform the checks and collects what it reports.
 fn perform() -> Vec<Fact> {
+    ask(&[wire::PROBE])
+}
+
+/// Whether an overlay over this folder is to be had, by making one in a process of its own.
+pub(crate) fn overlay_over(folder: &Path) -> Fact {
+    let facts = ask(&[&[wire::PROBE], folder.as_os_str().as_bytes()].concat());
+    let none = || Fact {
+        name: fact::OVERLAY.to_owned(),
+        holds: false,
+        detail: "the helper did not answer".to_owned(),
+    };
+    facts.into_iter().next_back().unwrap_or_else(none)
+}
+
+fn ask(what: &[u8]) -> Vec<Fact> {
     let lost = |detail: String| vec![Fact { name: fact::SUPERVISOR.to_owned(), holds: false, detail }];
     if !crate::entry::linked() {
         return lost("the entry is not linked into this binary".to_owned());
@@ -246,7 +309,7 @@ fn perform() -> Vec<Fact> {
         Err(error) => return lost(error.to_string()),
     };
     let mut facts = Vec::new();
-    if wire::send(&control, &[wire::PROBE], &[]).is_ok() {
+    if wire::send(&control, what, &[]).is_ok() {
         // The helper bounds each check by its own deadline and then ends, which ends this loop.
         while let Some(wire::Report::Fact(fact)) = wire::next(&control) {
             facts.push(fact);

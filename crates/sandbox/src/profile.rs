@@ -1,9 +1,11 @@
 //! What a command may see and change.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use provost_core::caps::Caps;
+use provost_core::containment::Guarantee;
 use provost_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,30 @@ pub enum WorkspaceAccess {
     ReadOnly,
     /// Commands may change everything in it that is not protected or hidden.
     Writable,
+}
+
+/// What becomes of a command's changes to the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// They are there at once.
+    Direct,
+    /// They gather in a layer over the workspace, which stays as it is; see [`crate::Sandbox::run_staged`]. The layer
+    /// lies in memory and is as large as [`Caps::limit`] says of [`Cap::Disk`](provost_core::caps::Cap::Disk).
+    Staged {
+        /// Folders inside the workspace that are changed at once all the same, such as a `target`: what is built there
+        /// serves the next command. Absent ones, and names that a link leads to or away from, are not.
+        direct: Vec<PathBuf>,
+    },
+}
+
+impl Changes {
+    /// The folders that are changed at once; `None` where everything is.
+    pub(crate) fn staged(&self) -> Option<&[PathBuf]> {
+        match self {
+            Self::Direct => None,
+            Self::Staged { direct } => Some(direct),
+        }
+    }
 }
 
 /// What commands may see and change. All paths are absolute.
@@ -40,6 +66,15 @@ pub struct Profile {
     /// R3 has a private `/dev/shm` and ignores a wish for the host's. Under R2 there is none: POSIX semaphores (Python's
     /// `multiprocessing`) work only when `/dev/shm`, which is shared with the host, is declared here.
     pub writable: Vec<PathBuf>,
+    /// Folders outside of the workspace that each command sees with a writable layer of its own over them, gone when it
+    /// ends: caches that tools unpack into, such as cargo's registry. Only R3 can do that, and only where it can mount
+    /// an overlay over the folder; elsewhere they are readable. Absent ones are skipped.
+    pub private: Vec<PathBuf>,
+    /// What becomes of changes to the workspace.
+    pub changes: Changes,
+    /// Guarantees that have to be enforced: a sandbox that only watches one, or does not have it, is not made, and a
+    /// command that it would not hold for is not started.
+    pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
     /// over a tree: what it does not refuse is watched, and the tree is killed.
     pub limits: Caps,
@@ -141,6 +176,9 @@ impl Profile {
             hidden: Vec::new(),
             readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
             writable: Vec::new(),
+            private: Vec::new(),
+            changes: Changes::Direct,
+            require: BTreeSet::new(),
             limits: Caps::default(),
             image: None,
         };
@@ -158,11 +196,13 @@ impl Profile {
         {
             return Err(ProfileError::TooWide(workspace));
         }
-        let all = self.protected.iter().chain(&self.hidden).chain(&self.readable).chain(&self.writable);
-        if let Some(path) = all.into_iter().find(|path| !path.is_absolute()) {
+        let direct = self.changes.staged().unwrap_or_default();
+        let inside = self.protected.iter().chain(&self.hidden).chain(direct);
+        let outside = self.readable.iter().chain(&self.writable).chain(&self.private);
+        if let Some(path) = inside.clone().chain(outside).find(|path| !path.is_absolute()) {
             return Err(ProfileError::Relative(path.clone()));
         }
-        for path in self.protected.iter().chain(&self.hidden) {
+        for path in inside {
             let inside = relative_to(path, &self.workspace).or_else(|| relative_to(path, &workspace));
             if inside.is_none() {
                 return Err(ProfileError::Outside(path.clone()));

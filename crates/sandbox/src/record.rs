@@ -139,7 +139,12 @@ pub enum Recovered {
 ///
 /// The folder cannot be written, or the kernel does not name its boot.
 pub fn prepare_record(record_dir: &Path) -> io::Result<()> {
-    std::fs::write(record_dir.join(BOOT), boot()?)
+    let (path, boot) = (record_dir.join(BOOT), boot()?);
+    // Not written again: whoever dies while it is empty would leave a folder of which nobody can tell.
+    if std::fs::read_to_string(&path).ok().as_deref() == Some(boot) {
+        return Ok(());
+    }
+    std::fs::write(path, boot)
 }
 
 /// This boot of this host.

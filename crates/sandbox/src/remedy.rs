@@ -46,7 +46,7 @@ pub fn advice(probe: &Probe, around: &Surroundings, program: &str) -> Vec<Advice
 
 /// The weakest rung that needs a fact, or the guarantee that does.
 fn costs(name: &str) -> String {
-    for rung in [Rung::R1, Rung::R2, Rung::R3] {
+    for rung in [Rung::R1, Rung::R2, Rung::R3, Rung::R4] {
         if needed(rung).contains(&name) {
             let stronger = if rung == Rung::R1 { ", like everything above R0," } else { "" };
             return format!("{rung}{stronger} needs it");

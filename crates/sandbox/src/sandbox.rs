@@ -18,7 +18,7 @@ use crate::egress::{self, Egress, Role, Server};
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
-use crate::profile::{MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
+use crate::profile::{Changes, MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
 use crate::record::{self, ExitRecord, Failure, Recovered};
 use crate::sys::Step;
 use crate::wire::{self, Report};
@@ -48,6 +48,22 @@ pub enum Unavailable {
         /// What there is.
         strongest: Rung,
         /// The probe's facts that do not hold, each `name: detail`.
+        missing: Vec<String>,
+    },
+    /// Changes were to be staged, and there is no layer to be had over this workspace.
+    #[error("changes to `{}` cannot be staged here: {why}", workspace.display())]
+    Staging {
+        /// The workspace.
+        workspace: PathBuf,
+        /// Why not.
+        why: String,
+    },
+    /// The rung does not enforce what has to be enforced.
+    #[error("{rung} does not enforce here what is required: {}", missing.join("; "))]
+    Required {
+        /// The strongest acceptable rung.
+        rung: Rung,
+        /// Each guarantee that is not enforced, and why.
         missing: Vec<String>,
     },
     /// The profile cannot be contained.
@@ -88,8 +104,8 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Profile`] when the
-    /// profile cannot be contained.
+    /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Required`] when the rung
+    /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
     pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
         let strongest = probe.strongest_for(profile.image.as_ref());
@@ -103,8 +119,8 @@ impl Sandbox {
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
         let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
-        let with_image = profile.image.is_some();
-        if asked > strongest || (rung == Rung::R4) != with_image || found_wanting || !entry::linked() {
+        let has_root = (rung == Rung::R4) == profile.image.is_some();
+        if asked > strongest || found_wanting || !has_root || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
                 strongest,
@@ -124,8 +140,16 @@ impl Sandbox {
                 receipt.guarantees.remove(&guarantee);
             }
         }
+        check_staging(&profile, &workspace, rung, &mut receipt)?;
+        let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
+        let missing: Vec<String> =
+            not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
+        if !missing.is_empty() {
+            return Err(Unavailable::Required { rung, missing });
+        }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
         let plan = Plan {
+            require: profile.require.clone(),
             rung,
             receipt: receipt.clone(),
             view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
@@ -135,7 +159,14 @@ impl Sandbox {
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = SYSTEM.iter().map(PathBuf::from);
-        let seen = profile.readable.iter().chain(&profile.writable).cloned().chain(system).chain([workspace]);
+        let seen = profile
+            .readable
+            .iter()
+            .chain(&profile.private)
+            .chain(&profile.writable)
+            .cloned()
+            .chain(system)
+            .chain([workspace]);
         let seen = seen.filter_map(|path| real(&path)).collect();
         Ok(Self { rung, receipt, plan: memory(&plan)?, launcher: Launcher::default(), seen, profile })
     }
@@ -159,18 +190,43 @@ impl Sandbox {
     /// [`RunError::NotStarted`] names the set-up step that failed: the command has not run. [`RunError::Unknown`]
     /// means that its supervisor was killed while it ran.
     pub fn run(&self, command: &Command, cancel: &Cancel) -> Result<ExitRecord, RunError> {
+        // With the layer, if there is one, its changes are gone.
+        self.run_with_layer(command, cancel).map(|(record, _)| record)
+    }
+
+    /// Runs a command whose changes to the workspace gather in a layer ([`Changes::Staged`]), and gives that layer.
+    /// It lies in memory and is gone with the descriptor; the workspace is as it was.
+    ///
+    /// # Errors
+    ///
+    /// As of [`run`](Self::run). [`RunError::NotStarted`] with the step `overlay` where changes are not staged.
+    pub fn run_staged(&self, command: &Command, cancel: &Cancel) -> Result<Ran, RunError> {
+        if !matches!(self.profile.changes, Changes::Staged { .. }) {
+            return Err(Failure::new("overlay", libc::EINVAL, "this sandbox does not stage changes").into());
+        }
+        match self.run_with_layer(command, cancel)? {
+            (record, Some(layer)) => Ok(Ran { record, layer }),
+            (_, None) => Err(RunError::Unknown("the layer of its changes did not arrive".to_owned())),
+        }
+    }
+
+    fn run_with_layer(
+        &self,
+        command: &Command,
+        cancel: &Cancel,
+    ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
         let order = self.order(command)?;
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
         let mut network = Network::of(command.egress.as_ref(), self.rung);
-        let told = follow(&control, cancel, &mut network);
+        let (told, layer) = follow(&control, cancel, &mut network);
         let unserved = network.close();
         // Its end of the socket closes when it is gone.
         while wire::receive(&control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
         match (record::read(&command.record_dir), told) {
             (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
-            (Ok(Recovered::Finished(record)), _) => Ok(*record),
+            (Ok(Recovered::Finished(record)), _) => Ok((*record, layer)),
             (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
             (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
                 "it could not be written: {}",
@@ -245,9 +301,53 @@ impl Sandbox {
 /// A hundred years; longer would overflow the arithmetic with instants.
 const MAX_WALL_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
-/// Listens to the supervisor until it is done or gone, passing a cancellation on.
-fn follow(control: &OwnedFd, cancel: &Cancel, network: &mut Network<'_>) -> Option<Report> {
+/// A command that ran, and what it changed.
+#[derive(Debug)]
+pub struct Ran {
+    /// How it ended.
+    pub record: ExitRecord,
+    /// The folder that its changes to the workspace lie in, as overlayfs writes them: a file is new or changed, a
+    /// character device 0/0 stands for one that is gone, and a folder with the attribute `user.overlay.opaque` hides
+    /// what was there. All of it is the command's making and to be read with care.
+    pub layer: OwnedFd,
+}
+
+/// Refuses to stage where it cannot be done, and says in the receipt what holds.
+fn check_staging(
+    profile: &Profile,
+    workspace: &Path,
+    rung: Rung,
+    receipt: &mut Receipt,
+) -> Result<(), Unavailable> {
+    if profile.changes == Changes::Direct {
+        receipt.guarantees.remove(&Guarantee::Staged);
+        if let Some(cap) = receipt.guarantees.get_mut(&Guarantee::CapDisk) {
+            *cap = Strength::Absent;
+        }
+        return Ok(());
+    }
+    let refuse = |why: String| Err(Unavailable::Staging { workspace: workspace.to_owned(), why });
+    if rung < Rung::R3 {
+        return refuse(format!("it takes an overlay, and {rung} has none"));
+    }
+    // Whatever the probe saw in its own folder: it depends on the file system below, and on what is mounted there.
+    let fact = crate::probe::overlay_over(workspace);
+    if !fact.holds {
+        return refuse(fact.detail);
+    }
+    receipt.guarantees.insert(Guarantee::Staged, Strength::Enforced);
+    receipt.guarantees.insert(Guarantee::CapDisk, Strength::Enforced);
+    Ok(())
+}
+
+/// Listens to the supervisor until it is done or gone, passing a cancellation on. Also gives the layer, where one comes.
+fn follow(
+    control: &OwnedFd,
+    cancel: &Cancel,
+    network: &mut Network<'_>,
+) -> (Option<Report>, Option<OwnedFd>) {
     let mut cancelled = false;
+    let mut layer = None;
     loop {
         let mut ready = vec![PollFd::new(control, PollFlags::IN)];
         if !cancelled {
@@ -256,19 +356,20 @@ fn follow(control: &OwnedFd, cancel: &Cancel, network: &mut Network<'_>) -> Opti
         match poll(&mut ready, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
-            Err(_) => return None,
+            Err(_) => return (None, layer),
         }
         let (from_supervisor, cancel_now) =
             (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
         if from_supervisor {
             match wire::next_with(control) {
+                Some((Report::Layer, mut descriptors)) => layer = descriptors.pop(),
                 Some((Report::Started | Report::Ready { .. } | Report::Fact(_), _)) => {}
                 Some((Report::Listening { roles }, sockets)) => {
                     if network.serve(roles, sockets).is_err() {
                         let _ = wire::send(control, &[wire::CANCEL], &[]);
                     }
                 }
-                other => return other.map(|(report, _)| report),
+                other => return (other.map(|(report, _)| report), layer),
             }
         }
         if cancel_now {
@@ -334,6 +435,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
         Rung::R3 | Rung::R4 => {
             // The view limits reads; this keeps writes where they belong should a mount ever be wrong.
             let mut full = bytes(&profile.writable);
+            full.extend(bytes(&profile.private));
             full.extend(names(&["/tmp", "/dev/shm"]));
             full.extend(writable.then(|| workspace.into()));
             Some(LandlockPlan {
@@ -347,6 +449,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
         }
         Rung::R2 => {
             let mut read = bytes(&profile.readable);
+            read.extend(bytes(&profile.private));
             read.extend(SYSTEM.iter().filter(|path| **path != "/etc").map(|path| Path::new(path).into()));
             read.extend(names(&["/proc", "/sys/devices/system/cpu"]));
             read.retain(|path| path.path() != Path::new("/etc"));

@@ -76,6 +76,20 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Writes so many bytes of nothing.
+pub(crate) fn fill(fd: BorrowedFd<'_>, bytes: usize) -> Result<(), Errno> {
+    let nothing = [0u8; 64 * 1024];
+    let mut left = bytes;
+    while left > 0 {
+        match rustix::io::write(fd, &nothing[..left.min(nothing.len())]) {
+            Ok(written) => left -= written,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
 /// Closes, or marks close-on-exec, all descriptors from `first` on.
 pub(crate) fn close_from(first: u32, on_exec_only: bool) -> Result<(), Errno> {
     let flags = if on_exec_only { libc::CLOSE_RANGE_CLOEXEC } else { 0 };

@@ -122,6 +122,13 @@ pub fn toolchain_env(home: &Path) -> BTreeMap<OsString, OsString> {
         .collect()
 }
 
+/// What cargo unpacks into below its home (`CARGO_HOME`): its index, its packages and its git checkouts. To be added to
+/// [`crate::Profile::private`], so that a build without network finds what was downloaded and unpacks it, and the host's
+/// own cache stays as it is. Credentials lie elsewhere in that folder.
+pub fn cargo_caches(cargo_home: &Path) -> Vec<PathBuf> {
+    ["registry", "git"].map(|name| cargo_home.join(name)).into_iter().filter(|path| path.is_dir()).collect()
+}
+
 /// The git folders outside of `workspace` that its `.git` file names (a linked worktree or a submodule): the git
 /// folder and the common one. To be added to [`crate::Profile::readable`].
 pub fn git_reads(workspace: &Path) -> Vec<PathBuf> {

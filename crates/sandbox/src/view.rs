@@ -7,7 +7,7 @@ use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::profile::{MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{Changes, MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
 pub const HOME: &str = "/tmp/home";
@@ -26,6 +26,8 @@ pub(crate) struct View {
     /// Relative to the workspace.
     pub(crate) hidden: Vec<Bytes>,
     pub(crate) tmp_bytes: u64,
+    /// Size of the layer over the workspace.
+    pub(crate) disk_bytes: u64,
     /// The folder whose files are the root; without one the root is empty but for what is listed.
     pub(crate) image: Option<Bytes>,
 }
@@ -37,6 +39,10 @@ pub(crate) enum ViewStep {
     Link { path: Bytes, target: Bytes },
     /// A file or folder of the host, at its own path.
     Bind { path: Bytes, writable: bool, required: bool },
+    /// The workspace under a layer that the driver gets.
+    Staged { path: Bytes, writable: bool },
+    /// A folder of the host under a layer that nobody gets.
+    Private { path: Bytes },
     /// The private `/tmp`.
     Tmp,
 }
@@ -51,6 +57,7 @@ pub(crate) fn inodes(bytes: u64) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Access {
     Read,
+    Private,
     Write,
     Workspace,
 }
@@ -76,6 +83,9 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     for path in shown {
         ask(path, Access::Read, &mut links);
     }
+    for path in &profile.private {
+        ask(path, Access::Private, &mut links);
+    }
     for path in &profile.writable {
         ask(path, Access::Write, &mut links);
     }
@@ -87,17 +97,19 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         let nearest = path.ancestors().skip(1).find_map(|above| binds.get(above));
         nearest.is_none_or(|above| above < access)
     });
-    let mut steps: Vec<(usize, ViewStep)> = needed
-        .map(|(path, access)| {
-            let writable = match access {
-                Access::Read => false,
-                Access::Write => true,
-                Access::Workspace => profile.workspace_access == WorkspaceAccess::Writable,
-            };
-            let required = *access == Access::Workspace;
-            (depth(path), ViewStep::Bind { path: path.as_path().into(), writable, required })
-        })
+    let mut steps: Vec<(usize, ViewStep)> =
+        needed.map(|(path, access)| (depth(path), step(path, *access, profile))).collect();
+    let real = |path: &&PathBuf| path.canonicalize().is_ok_and(|real| real == **path);
+    let writable = profile.workspace_access == WorkspaceAccess::Writable;
+    let direct = profile.changes.staged().filter(|_| writable).unwrap_or_default().iter();
+    let direct: Vec<PathBuf> = direct
+        .filter_map(|path| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace)))
+        .map(|path| workspace.join(path))
         .collect();
+    steps.extend(direct.iter().filter(real).map(|path| {
+        let path_bytes = path.as_path().into();
+        (depth(path), ViewStep::Bind { path: path_bytes, writable: true, required: false })
+    }));
     steps.push((1, ViewStep::Tmp));
     steps.extend(
         links.into_iter().map(|(path, target)| {
@@ -121,6 +133,20 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         hidden: inside(&profile.hidden),
         tmp_bytes: profile.limits.limit(Cap::Tmp).unwrap_or_default(),
         image: profile.image.as_ref().map(|image| image.folder.as_path().into()),
+        disk_bytes: profile.limits.limit(Cap::Disk).unwrap_or_default(),
+    }
+}
+
+/// How one path is shown.
+fn step(path: &Path, access: Access, profile: &Profile) -> ViewStep {
+    let path = path.into();
+    let writable = profile.workspace_access == WorkspaceAccess::Writable;
+    match (access, &profile.changes) {
+        (Access::Read, _) => ViewStep::Bind { path, writable: false, required: false },
+        (Access::Private, _) => ViewStep::Private { path },
+        (Access::Write, _) => ViewStep::Bind { path, writable: true, required: false },
+        (Access::Workspace, Changes::Staged { .. }) => ViewStep::Staged { path, writable },
+        (Access::Workspace, Changes::Direct) => ViewStep::Bind { path, writable, required: true },
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) const LAUNCH: u8 = b'L';
 pub(crate) const SUPERVISE: u8 = b'S';
 /// First packet: tend a program outside of a sandbox. Descriptors: order, and its standard input, output and error.
 pub(crate) const TEND: u8 = b'T';
-/// First packet: perform the probe's checks.
+/// First packet: perform the probe's checks; with a folder behind it, whether an overlay over that is to be had.
 pub(crate) const PROBE: u8 = b'P';
 /// Driver to supervisor: kill the command.
 pub(crate) const CANCEL: u8 = b'C';
@@ -35,6 +35,8 @@ pub(crate) enum Report {
         /// Protected paths that could not be pinned.
         unprotected: Vec<String>,
     },
+    /// The layer that the command's changes gather in, which comes with it.
+    Layer,
     /// Listeners of the command's network, one descriptor for each.
     Listening {
         /// What each is for.

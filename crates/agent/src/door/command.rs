@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
+use provost_core::containment::Receipt;
 use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
 use provost_sandbox::{
-    Command, Ended, ExitRecord, NetReport, Recovered, RunError as CommandError, prepare_record,
+    Command, Ended, ExitRecord, NetReport, Ran, Recovered, RunError as CommandError, prepare_record,
 };
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
 
-use super::{ActResult, network};
+use super::ActResult;
+use super::network::{self, Gather};
 use crate::checkout::{NoCheckout, Place};
 use crate::driver::{Driver, make_private};
 use crate::error::RunError;
@@ -23,7 +25,7 @@ use crate::files::Undone;
 
 impl Driver<'_> {
     /// Where the record of a command lies while it runs.
-    fn record_dir(&self, act: ActId) -> PathBuf {
+    pub(super) fn record_dir(&self, act: ActId) -> PathBuf {
         self.runtime.spool.join(self.recorder.lease.run.as_str()).join(format!("act-{act}"))
     }
 
@@ -32,7 +34,7 @@ impl Driver<'_> {
         self.note_drift()?;
         let policy = self.recorder.state().created().map(|created| created.policy.clone());
         if let Some(policy) = policy
-            && self.files.names_changed(&policy)?
+            && (self.files.names_changed(&policy)? || self.files.build_folders_changed(&policy)?)
         {
             self.sandbox = self.runtime.contain(&policy, &mut self.files)?;
         }
@@ -97,9 +99,16 @@ impl Driver<'_> {
             record_dir: dir.clone(),
         };
         let cancel = self.interrupt.command().clone();
-        let (ended, net) = self.run_with_network(act, &place.sandbox, command, cancel).await?;
+        let changes = if self.stages(act) { Gather::InLayer } else { Gather::Nowhere };
+        let (ended, net) = self.run_with_network(act, &place.sandbox, command, cancel, changes).await?;
         match ended {
-            Ok(record) => self.command_ended(act, &request.argv, &record, &net, Seen::AtOnce).await?,
+            Ok((record, None)) => {
+                self.command_ended(act, &request.argv, &record, &net, Seen::AtOnce).await?;
+            }
+            Ok((record, Some(layer))) => {
+                let ran = Ran { record, layer };
+                self.staged_command_ended(act, &request.argv, ran, &net).await?;
+            }
             Err(CommandError::NotStarted(failure)) => {
                 self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;
             }
@@ -111,7 +120,7 @@ impl Driver<'_> {
 
     /// The record is only needed until the result is durable; the next commit makes it so. A record that outlives
     /// that is harmless: its act is finished.
-    fn discard_record(&mut self, act: ActId) {
+    pub(super) fn discard_record(&mut self, act: ActId) {
         self.stale.push(self.record_dir(act));
         let checkout = self.checkout_dir(act);
         if checkout.exists() {
@@ -133,31 +142,14 @@ impl Driver<'_> {
             Seen::Later => Some(record.ended_at_ns),
         };
         let Found { changes, reverted, later } = self.changes_by_command(since).await?;
-        let exit = exit_fact(record.ended);
-        let output =
-            Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
-        let mut text = command::report(argv, &exit, output);
-        for hit in &record.caps {
-            text.push_str(&format!("\nIt reached a cap: {hit}."));
-        }
-        text.push_str(&network::refusals(net));
+        let mut result = self.command_result(argv, record, net);
         for path in &reverted {
-            text.push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
+            result
+                .text
+                .push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
         }
-        let mut result = ActResult::of(exit.end(), text);
         result.changes = changes;
         result.reverted = reverted;
-        result.duration_ms = record.duration_ms;
-        result.command = Some(CommandFact {
-            exit,
-            duration_ms: record.duration_ms,
-            output_bytes: record.output.total,
-            survivors: record.survivors,
-            caps: record.caps.clone(),
-            traffic: network::traffic(net),
-            containment: (self.recorder.state().containment() != Some(&record.receipt))
-                .then(|| record.receipt.clone()),
-        });
         self.end(act, result)?;
         if later.is_empty() { Ok(()) } else { self.record_drift(later) }
     }
@@ -249,7 +241,7 @@ impl Driver<'_> {
     }
 
     /// Leaves the question to a person, unless nothing depends on it any more.
-    async fn cannot_tell(&mut self, act: ActId) -> Result<(), RunError> {
+    pub(super) async fn cannot_tell(&mut self, act: ActId) -> Result<(), RunError> {
         if self.recorder.state().cancelled().is_none() {
             return self.detach(Pause::Indeterminate, Some(act)).await;
         }
@@ -280,6 +272,34 @@ struct Found {
     reverted: Vec<RelPath>,
     /// After it had ended.
     later: Vec<Change>,
+}
+
+/// What is said of a command that ended, but for what it changed. `containment` is what the driver said of its commands.
+pub(super) fn result_of(
+    argv: &[String],
+    record: &ExitRecord,
+    net: &NetReport,
+    containment: Option<&Receipt>,
+) -> ActResult {
+    let exit = exit_fact(record.ended);
+    let output = Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
+    let mut text = command::report(argv, &exit, output);
+    for hit in &record.caps {
+        text.push_str(&format!("\nIt reached a cap: {hit}."));
+    }
+    text.push_str(&network::refusals(net));
+    let mut result = ActResult::of(exit.end(), text);
+    result.duration_ms = record.duration_ms;
+    result.command = Some(CommandFact {
+        exit,
+        duration_ms: record.duration_ms,
+        output_bytes: record.output.total,
+        survivors: record.survivors,
+        caps: record.caps.clone(),
+        traffic: network::traffic(net),
+        containment: (containment != Some(&record.receipt)).then(|| record.receipt.clone()),
+    });
+    result
 }
 
 fn exit_fact(ended: Ended) -> ExitFact {

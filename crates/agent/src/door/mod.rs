@@ -5,6 +5,7 @@
 
 mod command;
 mod network;
+mod staged;
 mod write;
 
 use std::time::Instant;
@@ -12,7 +13,7 @@ use std::time::Instant;
 use provost_core::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, InvalidCall,
-    Seen, Verdict, WorkspaceDrifted,
+    Seen, Unapplied, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
@@ -43,6 +44,7 @@ struct ActResult {
     text: String,
     changes: Vec<Change>,
     reverted: Vec<RelPath>,
+    unapplied: Vec<Unapplied>,
     seen: Vec<Seen>,
     command: Option<CommandFact>,
     duration_ms: u64,
@@ -55,6 +57,7 @@ impl ActResult {
             text: text.into(),
             changes: Vec::new(),
             reverted: Vec::new(),
+            unapplied: Vec::new(),
             seen: Vec::new(),
             command: None,
             duration_ms: 0,
@@ -329,6 +332,7 @@ impl Driver<'_> {
             result: text,
             changes: result.changes,
             reverted: result.reverted,
+            unapplied: result.unapplied,
             seen: result.seen,
             command: result.command,
             duration_ms: result.duration_ms,
@@ -372,7 +376,11 @@ impl Driver<'_> {
                 self.end_settled(act, open.settled).await
             }
             Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
-            Some(Intent::Command { argv, .. }) => self.recover_command(act, &argv).await,
+            Some(Intent::Command { argv, .. }) => match &open.staged {
+                Some(staged) => self.recover_staged(act, &argv, staged).await,
+                None if self.stages(act) => self.recover_unstaged(act, &argv).await,
+                None => self.recover_command(act, &argv).await,
+            },
             None => Err(RunError::Internal(format!("act {act} did not start"))),
         }
     }

@@ -1,5 +1,6 @@
 //! The network of a command: what policy decides of each host is in the journal before it is dialled.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use provost_core::containment::Rung;
@@ -32,6 +33,30 @@ impl Record for ToDriver {
     }
 }
 
+/// Where what a command changes gathers before it is in the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gather {
+    /// Nowhere: it is there at once.
+    Nowhere,
+    /// In a layer, which is given with the command's record.
+    InLayer,
+}
+
+async fn run(
+    sandbox: &dyn Contained,
+    command: Command,
+    cancel: Cancel,
+    changes: Gather,
+) -> Result<(ExitRecord, Option<OwnedFd>), CommandError> {
+    match changes {
+        Gather::Nowhere => Ok((sandbox.run(command, cancel).await?, None)),
+        Gather::InLayer => {
+            let ran = sandbox.run_staged(command, cancel).await?;
+            Ok((ran.record, Some(ran.layer)))
+        }
+    }
+}
+
 impl Driver<'_> {
     /// Whether commands have a network: the policy allows some host, and they are contained by what can give them one.
     pub(crate) fn has_network(&self) -> bool {
@@ -47,10 +72,11 @@ impl Driver<'_> {
         sandbox: &Arc<dyn Contained>,
         mut command: Command,
         cancel: Cancel,
-    ) -> Result<(Result<ExitRecord, CommandError>, NetReport), RunError> {
+        changes: Gather,
+    ) -> Result<(Result<(ExitRecord, Option<OwnedFd>), CommandError>, NetReport), RunError> {
         let policy = self.recorder.state().created().map(|created| Arc::new(created.policy.clone()));
         let Some(policy) = policy.filter(|_| self.has_network()) else {
-            return Ok((sandbox.run(command, cancel).await, NetReport::default()));
+            return Ok((run(sandbox.as_ref(), command, cancel, changes).await, NetReport::default()));
         };
         let (sender, mut pending) = mpsc::unbounded_channel();
         let egress = Egress::new(policy, Arc::new(ToDriver(sender)));
@@ -59,7 +85,7 @@ impl Driver<'_> {
         command.env.extend(proxies);
         // Cargo may ask its registry; what of that the policy allows is decided where it dials.
         command.env.remove(std::ffi::OsStr::new("CARGO_NET_OFFLINE"));
-        let running = sandbox.run(command, cancel);
+        let running = run(sandbox.as_ref(), command, cancel, changes);
         tokio::pin!(running);
         let mut failed = None;
         let ended = loop {

@@ -36,7 +36,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
 }
 
 pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Failure> {
-    let mut policy = policy(&args.policy)?;
+    let mut policy = policy(&args.policy)?.requiring(args.require.iter().copied());
     if let Some(image) = &args.image {
         policy.image = Some(images(world)?.find(image)?.digest);
     }

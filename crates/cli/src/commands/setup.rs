@@ -7,7 +7,7 @@ use provost::agent::{Always, Approver, Interrupt, Observer, Runtime};
 use provost::core::act::show_argv;
 use provost::core::event::{ModelFact, RunCreated};
 use provost::core::id::RunId;
-use provost::core::policy::{Effect, Layer, Policy, Preset};
+use provost::core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
 use provost::core::state::RunState;
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
@@ -18,7 +18,7 @@ use provost::tools::command::HostEnvironment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::terminal::Terminal;
-use crate::args::{PolicyArgs, Wire};
+use crate::args::{Mode, PolicyArgs, Wire};
 use crate::failure::{AtPath, Failure};
 use crate::render::{Preview, words::COMMAND_LINE};
 use crate::world::World;
@@ -203,6 +203,13 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
             }
         }
         policy = policy.with(layer);
+    }
+    match args.workspace_mode {
+        None => {}
+        Some(Mode::Direct) => policy.workspace = WorkspaceMode::Direct,
+        // A file that says so too says which build folders there are.
+        Some(Mode::Staged) if policy.workspace.is_staged() => {}
+        Some(Mode::Staged) => policy.workspace = WorkspaceMode::staged(),
     }
     Ok(policy)
 }

@@ -139,7 +139,11 @@ impl Console {
                     }
                 }
             }
-            Body::DriverDetached(_) | Body::RunFinished(_) | Body::WorkspaceRestored(_) => {}
+            // What was staged is told with the act's end.
+            Body::ActStaged(_)
+            | Body::DriverDetached(_)
+            | Body::RunFinished(_)
+            | Body::WorkspaceRestored(_) => {}
             Body::ModelAnswered(answered) => {
                 if let Some(text) = text_of(&answered.answer, words) {
                     self.words(text.trim());
@@ -246,6 +250,11 @@ impl Console {
         }
         self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
         self.line(&format!("  policy {}", policy(&created.policy)));
+        if created.policy.workspace.is_staged() {
+            self.line(
+                "  changes of commands are staged: they come into the workspace when the command has ended",
+            );
+        }
         if let Some(hosts) = hosts(&created.policy) {
             self.line(&format!("  network {hosts}, where commands are contained by R3 or R4"));
         }
@@ -312,6 +321,10 @@ impl Console {
         for path in &finished.reverted {
             let path = visible(path.as_str(), Lines::Escape);
             self.line(&format!("{MARGIN}  undone: `{path}` may not be changed"));
+        }
+        for left in &finished.unapplied {
+            let path = visible(left.path.as_str(), Lines::Escape);
+            self.line(&format!("{MARGIN}  left out: `{path}`: {}", left.why.words()));
         }
     }
 

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "one support module serves all")]
 
 mod script;
+mod staged;
 mod support;
 
 mod agent_runtime;

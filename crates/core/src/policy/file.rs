@@ -3,6 +3,7 @@
 //! ```toml
 //! preset = "workspace"        # what it builds on; without it, `strict`
 //! at_least = "R2"             # refuse to start where containment is weaker
+//! require = ["net", "kill-tree"]  # or where one of these is not enforced
 //! image = "sha256:9c1b…"      # the image that is the root of commands; whole, as `provost image digest` prints it
 //!
 //! allow = ["exec cargo test*", "write src/**"]
@@ -16,6 +17,9 @@
 //! [default]                   # where no rule matches: allow, contained, ask or deny
 //! exec = "ask"
 //!
+//! workspace = "staged"        # commands' changes are looked at before they are there; without it, `direct`
+//! build_folders = ["target"]  # changed at once all the same, where git ignores them
+//!
 //! [caps]                      # what the processes of each command may take together
 //! cpu_seconds = 600
 //! memory_mib = 4096
@@ -23,6 +27,7 @@
 //! tmp_mib = 256
 //! file_mib = 1024             # each file that is written
 //! open_files = 1024           # of each process
+//! disk_mib = 512              # changes to a staged workspace
 //! ```
 
 use std::collections::BTreeMap;
@@ -32,10 +37,11 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::examples::{self, Entry};
-use super::{BadRule, Containment, Default, Effect, Layer, Pattern, Policy, Preset, Rule};
+use super::{BadRule, Containment, Default, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
-use crate::containment::Rung;
+use crate::containment::{Guarantee, Rung};
+use crate::path::RelPath;
 
 /// A policy file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +86,14 @@ pub enum PolicyFileError {
         /// What is wrong.
         message: String,
     },
+    /// Build folders that are none.
+    #[error("{source_name}: {message}")]
+    Staging {
+        /// The file, and the line of the list.
+        source_name: String,
+        /// What is wrong.
+        message: String,
+    },
     /// An unknown preset.
     #[error("{source_name}: {message}")]
     Preset {
@@ -95,6 +109,8 @@ pub enum PolicyFileError {
 struct File {
     preset: Option<Spanned<String>>,
     at_least: Option<Rung>,
+    #[serde(default)]
+    require: Vec<Guarantee>,
     containment: Option<Containment>,
     #[serde(default)]
     allow: Vec<Spanned<Entry>>,
@@ -105,7 +121,17 @@ struct File {
     #[serde(default)]
     default: BTreeMap<Access, Default>,
     caps: Option<Spanned<FileCaps>>,
+    workspace: Option<FileMode>,
+    build_folders: Option<Spanned<Vec<String>>>,
     image: Option<Spanned<String>>,
+}
+
+/// What becomes of commands' changes to the workspace.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FileMode {
+    Direct,
+    Staged,
 }
 
 /// Caps in the units that people use.
@@ -118,6 +144,7 @@ struct FileCaps {
     file_mib: Option<u64>,
     open_files: Option<u64>,
     tmp_mib: Option<u64>,
+    disk_mib: Option<u64>,
 }
 
 impl FileCaps {
@@ -136,6 +163,7 @@ impl FileCaps {
             file_bytes: times(self.file_mib, 1 << 20)?.or(usual.file_bytes),
             open_files: times(self.open_files, 1)?.or(usual.open_files),
             tmp_bytes: times(self.tmp_mib, 1 << 20)?.or(usual.tmp_bytes),
+            disk_bytes: times(self.disk_mib, 1 << 20)?.or(usual.disk_bytes),
         })
     }
 }
@@ -186,7 +214,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
             layer.rules.push(Rule { effect, pattern });
         }
     }
-    let mut policy = Policy::preset(preset).with(layer);
+    let mut policy = Policy::preset(preset).with(layer).requiring(file.require);
     if let Some(at_least) = file.at_least {
         policy.at_least = at_least;
     }
@@ -198,6 +226,28 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
     }
     if let Some(containment) = file.containment {
         policy.containment = containment;
+    }
+    let staging = |span: Range<usize>, message: &str| PolicyFileError::Staging {
+        source_name: at(span),
+        message: message.to_owned(),
+    };
+    if file.workspace == Some(FileMode::Staged) {
+        policy.workspace = WorkspaceMode::staged();
+    }
+    if let Some(names) = &file.build_folders {
+        let folders: Result<Vec<RelPath>, _> =
+            names.get_ref().iter().map(|name| RelPath::parse(name)).collect();
+        let folders = folders.map_err(|bad| staging(names.span(), &bad.to_string()))?;
+        if folders.iter().any(RelPath::is_root) {
+            return Err(staging(names.span(), "the workspace itself is no build folder"));
+        }
+        let WorkspaceMode::Staged { build_folders } = &mut policy.workspace else {
+            return Err(staging(
+                names.span(),
+                "build folders mean something only with `workspace = \"staged\"`",
+            ));
+        };
+        *build_folders = folders;
     }
     if let Some(image) = &file.image {
         let digest = image.get_ref().strip_prefix("sha256:").and_then(|hex| hex.parse().ok());

@@ -9,8 +9,9 @@ mod file;
 mod net;
 mod pattern;
 mod preset;
+mod staging;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,10 +20,11 @@ pub use file::PolicyFileError;
 pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
+pub use staging::WorkspaceMode;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::{Receipt, Rung};
+use crate::containment::{Guarantee, Receipt, Rung};
 use crate::digest::Digest;
 use crate::path::RelPath;
 
@@ -153,9 +155,16 @@ pub struct Policy {
     pub containment: Containment,
     /// Weakest rung that will do; a host without it does not start the run.
     pub at_least: Rung,
+    /// Guarantees that containment has to enforce; a host that only watches one, or does not have it, does not start the
+    /// run.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
+    /// What becomes of commands' changes to the workspace.
+    #[serde(default, skip_serializing_if = "WorkspaceMode::is_direct")]
+    pub workspace: WorkspaceMode,
     /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
@@ -207,6 +216,13 @@ impl Policy {
     #[must_use]
     pub fn with(mut self, layer: Layer) -> Self {
         self.layers.push(layer);
+        self
+    }
+
+    /// This policy with more guarantees that containment has to enforce. There is no way to ask for fewer.
+    #[must_use]
+    pub fn requiring(mut self, guarantees: impl IntoIterator<Item = Guarantee>) -> Self {
+        self.require.extend(guarantees);
         self
     }
 
@@ -413,6 +429,12 @@ impl Policy {
             return Err("the root of its commands is not the image that the policy names");
         }
         Ok(())
+    }
+
+    /// Whether something that this policy requires is not enforced by what contained a command. `exempt` is for a command
+    /// that a guarantee has no meaning for.
+    pub fn lacks(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> bool {
+        self.require.iter().any(|required| Some(*required) != exempt && !receipt.enforces(*required))
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

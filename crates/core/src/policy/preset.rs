@@ -1,9 +1,10 @@
 //! The named policies.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Containment, Default, Effect, Layer, Policy};
+use super::{Containment, Default, Effect, Layer, Policy, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
 use crate::containment::Rung;
@@ -115,7 +116,9 @@ pub(super) fn policy(preset: Preset) -> Policy {
             Containment::Strongest
         },
         at_least: Rung::R0,
+        require: BTreeSet::new(),
         caps: Caps::default(),
+        workspace: WorkspaceMode::Direct,
         image: None,
     }
 }

@@ -8,6 +8,7 @@ use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Vio
 use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::changes::merge;
+use crate::containment::Guarantee;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
@@ -117,7 +118,8 @@ impl RunState {
         } else {
             must(self.created.is_some(), "the run does not exist yet")?;
             must(self.attached, "no driver has the run")?;
-            let accounts = matches!(event.body, Body::ActFinished(_) | Body::WorkspaceDrifted(_));
+            let accounts =
+                matches!(event.body, Body::ActStaged(_) | Body::ActFinished(_) | Body::WorkspaceDrifted(_));
             must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
             None
         };
@@ -167,6 +169,7 @@ impl RunState {
             Body::ActStarted(body) => self.act_started(body),
             Body::NetDecided(body) => self.net_decided(body),
             Body::ActSettled(body) => self.act_settled(body),
+            Body::ActStaged(body) => self.act_staged(body),
             Body::ActFinished(body) => self.act_finished(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
@@ -204,6 +207,8 @@ impl RunState {
     fn driver_attached(&mut self, body: &DriverAttached) -> Checked {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
         self.check_containment(&body.containment)?;
+        self.check_staging(&body.containment)?;
+        self.check_required(&body.containment, None)?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
@@ -247,7 +252,9 @@ impl RunState {
         )?;
         must(
             body.why != Pause::Indeterminate
-                || act.is_some_and(|act| act.started.is_some() && act.settled.is_none()),
+                || act.is_some_and(|act| {
+                    act.started.is_some() && act.settled.is_none() && act.staged.is_none()
+                }),
             "it names no act that may have happened and that nobody has settled",
         )?;
         if body.why == Pause::Indeterminate {
@@ -380,6 +387,7 @@ impl RunState {
                 decision: body.decision.clone(),
                 verdict: None,
                 started: None,
+                staged: None,
                 settled: None,
                 rung: self.rung,
             },
@@ -441,6 +449,7 @@ impl RunState {
     fn act_finished(&mut self, body: &ActFinished) -> Checked {
         let act = open(&self.open, body.act)?;
         act.check_end(body, self.rung)?;
+        self.check_staged_end(act, body)?;
         let changes = match &act.started {
             Some(Intent::Write { changes }) if body.end == ActEnd::Done => changes,
             _ => &body.changes,
@@ -451,6 +460,8 @@ impl RunState {
         self.check_traffic(body.act, body.command.as_ref())?;
         if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
             self.check_containment(receipt)?;
+            // The gate's checkout is a copy that is thrown away: nothing in it is protected.
+            self.check_required(receipt, act.call.is_none().then_some(Guarantee::Protected))?;
         }
         // From here on nothing is refused.
         let changes = changes.clone();

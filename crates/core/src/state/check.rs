@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
-use crate::containment::{Receipt, Rung};
+use crate::containment::{Guarantee, Receipt, Rung};
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
 use crate::outcome::Outcome;
 use crate::path::RelPath;
@@ -40,6 +40,12 @@ impl RunState {
     /// What contains commands is what the contract takes.
     pub(super) fn check_containment(&self, receipt: &Receipt) -> Checked {
         self.created.as_ref().map_or(Ok(()), |created| created.policy.takes(receipt).map_err(str::to_owned))
+    }
+
+    /// What the policy requires is enforced.
+    pub(super) fn check_required(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> Checked {
+        let lacks = self.created.as_ref().is_some_and(|created| created.policy.lacks(receipt, exempt));
+        must(!lacks, "its containment does not enforce what the policy requires")
     }
 
     /// Nothing recorded as changed lies where the policy denies writing: what a command changed there was undone.

@@ -10,6 +10,7 @@ mod decided;
 mod net;
 mod next;
 mod rewind;
+mod staged;
 mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +23,8 @@ use crate::budget::Ledger;
 use crate::containment::{Receipt, Rung};
 use crate::digest::Digest;
 use crate::event::{
-    CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCancelled, RunCreated, RunFinished, RunHeld,
-    RunQueued, Settlement, Submitted, Verdict,
+    ActStaged, CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCancelled, RunCreated,
+    RunFinished, RunHeld, RunQueued, Settlement, Submitted, Verdict,
 };
 use crate::id::{ActId, RunId, StepId};
 use crate::lifecycle::Stage;
@@ -55,6 +56,8 @@ pub struct OpenAct {
     pub verdict: Option<Verdict>,
     /// What it set out to do, once it started.
     pub started: Option<Intent>,
+    /// What its command changed in a layer, once that is about to be put into the workspace.
+    pub staged: Option<Box<ActStaged>>,
     /// What a person says became of it, after nobody else could tell.
     pub settled: Option<Settlement>,
     /// What contained commands when it started; until then, what contains them now.

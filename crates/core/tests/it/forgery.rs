@@ -7,13 +7,14 @@ mod drivers;
 mod hand;
 mod images;
 mod net;
+mod staged;
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget};
-use provost_core::containment::{Receipt, Rung};
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
@@ -67,6 +68,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActStarted(body) => Some(body.act),
         Body::NetDecided(body) => Some(body.act),
         Body::ActSettled(body) => Some(body.act),
+        Body::ActStaged(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
         _ => None,
@@ -131,6 +133,16 @@ fn is_missed(events: &[Event], at: usize) -> bool {
                     && (other.end == ActEnd::Done || !other.changes.is_empty() || other.command.is_some())
             }
             Body::DriverDetached(other) => other.why == Pause::Indeterminate && other.act == Some(body.act),
+            Body::ActStaged(other) => other.act == body.act,
+            _ => false,
+        }),
+        Body::ActStaged(body) => after.iter().any(|event| match &event.body {
+            Body::ActFinished(other) => {
+                let lost = |command: &CommandFact| command.exit == ExitFact::DriverLost;
+                let told = !other.changes.is_empty() || !other.unapplied.is_empty();
+                other.act == body.act
+                    && (told || other.command.as_ref().is_some_and(|command| !lost(command)))
+            }
             _ => false,
         }),
         Body::ActSettled(body) => {
@@ -377,6 +389,36 @@ fn i5_a_driver_contains_at_least_what_the_policy_takes() {
     hand.cannot(Body::DriverAttached(weak.clone()), "weaker than the policy takes");
     let stale = DriverAttached { generation: 1, containment: receipt(Rung::R3), ..weak };
     hand.cannot(Body::DriverAttached(stale), "not newer");
+}
+
+#[test]
+fn i5_a_driver_enforces_what_the_policy_requires() {
+    let policy = Policy::preset(Preset::Workspace).requiring([Guarantee::Net, Guarantee::KillTree]);
+    let mut hand = Hand::unattached(policy);
+    let attached = |held: &[(Guarantee, Strength)]| {
+        let containment = Receipt { guarantees: held.iter().copied().collect(), ..receipt(Rung::R3) };
+        Body::DriverAttached(DriverAttached { generation: 9, host: "h".into(), pid: 1, containment })
+    };
+    let net = (Guarantee::Net, Strength::Enforced);
+    for kill_tree in [None, Some(Strength::Absent), Some(Strength::Sampled)] {
+        let held: Vec<_> = [net].into_iter().chain(kill_tree.map(|how| (Guarantee::KillTree, how))).collect();
+        hand.cannot(attached(&held), "does not enforce what the policy requires");
+    }
+    let kill_tree = (Guarantee::KillTree, Strength::Enforced);
+    hand.does(attached(&[net, kill_tree]));
+    // Nor is there a command for which it did not hold.
+    hand.answer(1);
+    let act = hand.decides(Some(0), vec![exec("make all")]);
+    hand.does(started(act, command("make all")));
+    let held_by = |held: &[(Guarantee, Strength)]| {
+        let receipt = Receipt { guarantees: held.iter().copied().collect(), ..receipt(Rung::R3) };
+        Some(CommandFact { containment: Some(receipt), ..ran(0, Rung::R3) })
+    };
+    hand.cannot(
+        finished(act, ActEnd::Done, vec![], held_by(&[net])),
+        "does not enforce what the policy requires",
+    );
+    hand.does(finished(act, ActEnd::Done, vec![], held_by(&[net, kill_tree])));
 }
 
 #[test]

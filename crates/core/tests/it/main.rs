@@ -10,6 +10,7 @@ mod lifecycle;
 mod paths;
 mod policy;
 mod rewind;
+mod staging;
 mod started;
 mod state;
 mod text;

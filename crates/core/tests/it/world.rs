@@ -12,19 +12,20 @@ use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget, Price};
 use provost_core::changes::Changes;
-use provost_core::containment::{Receipt, Rung};
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
-    ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
-    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed,
-    NetDecided, Note, Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement,
-    Submitted, Verdict, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
+    ActApproved, ActDecided, ActFinished, ActSettled, ActStaged, ActStarted, Body, CallInvalid, CallRef,
+    DriverAttached, DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact,
+    ModelFailed, NetDecided, Note, Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued,
+    Seen, Settlement, Submitted, Unapplied, Verdict, WhyUnapplied, WorkspaceDrifted, WorkspaceRestored,
+    WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
-use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
 use provost_core::state::{Next, OpenAct, RunState, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
@@ -83,6 +84,11 @@ pub(crate) fn receipt(rung: Rung) -> Receipt {
     Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None, image: None }
 }
 
+/// The same, of a containment that stages changes.
+pub(crate) fn staging(rung: Rung) -> Receipt {
+    Receipt { guarantees: BTreeMap::from([(Guarantee::Staged, Strength::Enforced)]), ..receipt(rung) }
+}
+
 fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
@@ -111,6 +117,15 @@ static POLICIES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
     [contained, Policy::preset(Preset::Strict).with(rules()), refuses_gate]
 });
 
+/// One of the policies; one in three has changes staged.
+fn policy(choices: &mut Choices) -> Policy {
+    let mut policy = POLICIES[[0, 0, 1, 1, 2][choices.pick(5)]].clone();
+    if choices.once_in(3) {
+        policy.workspace = WorkspaceMode::staged();
+    }
+    policy
+}
+
 /// A contract for a world.
 fn contract(choices: &mut Choices) -> RunCreated {
     let budget = Budget {
@@ -127,7 +142,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         goal: digest(1),
         system: digest(2),
         tools: digest(3),
-        policy: POLICIES[[0, 0, 1, 1, 2][choices.pick(5)]].clone(),
+        policy: policy(choices),
         budget,
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
@@ -356,12 +371,16 @@ impl World {
     fn attach(&mut self) {
         // Strongest first; a driver that contains less than the policy takes does not start.
         let at_least = self.created().policy.at_least;
-        let rung = self.choices.of(&[Rung::R3, Rung::R3, Rung::R2, Rung::R1]).max(at_least);
+        let mut rung = self.choices.of(&[Rung::R3, Rung::R3, Rung::R2, Rung::R1]).max(at_least);
+        let staged = self.created().policy.workspace.is_staged();
+        if staged {
+            rung = Rung::R3;
+        }
         let body = DriverAttached {
             generation: self.state.generation() + 1 + self.choices.pick(2) as u64,
             host: "h".to_owned(),
             pid: 1,
-            containment: receipt(rung),
+            containment: if staged { staging(rung) } else { receipt(rung) },
         };
         self.append(Body::DriverAttached(body));
     }
@@ -635,6 +654,9 @@ impl World {
             }
             return self.wrote(id, changes);
         }
+        if let Some(staged) = &act.staged {
+            return self.apply_staged(id, staged);
+        }
         if self.state.indeterminate_act() == Some(id) || (self.troubles > 0 && self.choices.once_in(9)) {
             return self.ask_a_person(id);
         }
@@ -642,19 +664,31 @@ impl World {
             // It was not let go, or a person says what became of it.
             return self.end(id, ActEnd::Interrupted, Vec::new(), Vec::new(), None);
         }
-        let exit = match self.choices.pick(8) {
-            0..=3 => ExitFact::Exited { code: 0 },
-            4 | 5 => ExitFact::Exited { code: 1 },
-            6 => self.choices.of(&[ExitFact::TimedOut { limit_ms: 1000 }, ExitFact::Signalled { signal: 9 }]),
-            _ => self.choices.of(&[ExitFact::DriverLost, ExitFact::Cancelled]),
-        };
+        if self.created().policy.workspace.is_staged() && act.call.is_some() {
+            return self.stage(id, act);
+        }
+        let exit = self.exit();
         let changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
             1 => vec![self.change("a")],
             2 => vec![self.change("new/file"), self.change(ASKED)],
             _ => vec![],
         };
         let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
-        let command = CommandFact {
+        let command = self.ran(act, exit);
+        self.end(id, exit.end(), changes, reverted, Some(command));
+    }
+
+    fn exit(&mut self) -> ExitFact {
+        match self.choices.pick(8) {
+            0..=3 => ExitFact::Exited { code: 0 },
+            4 | 5 => ExitFact::Exited { code: 1 },
+            6 => self.choices.of(&[ExitFact::TimedOut { limit_ms: 1000 }, ExitFact::Signalled { signal: 9 }]),
+            _ => self.choices.of(&[ExitFact::DriverLost, ExitFact::Cancelled]),
+        }
+    }
+
+    fn ran(&mut self, act: &OpenAct, exit: ExitFact) -> CommandFact {
+        CommandFact {
             exit,
             duration_ms: 1,
             output_bytes: 0,
@@ -663,8 +697,51 @@ impl World {
             traffic: None,
             containment: (act.rung != self.state.rung() || self.choices.once_in(4))
                 .then(|| receipt(act.rung)),
+        }
+    }
+
+    /// What a command changed in its layer; or it is gone with its driver.
+    fn stage(&mut self, id: ActId, act: &OpenAct) {
+        let unapplied = |name: &str, why| Unapplied { path: path(name), why };
+        let (changes, unapplied) = match self.choices.pick(6) {
+            0 => (vec![self.change("a")], vec![]),
+            1 => (
+                vec![self.change("new/file"), self.change("a")],
+                vec![unapplied(PROTECTED, WhyUnapplied::Guarded)],
+            ),
+            2 => {
+                (vec![], vec![unapplied("a", WhyUnapplied::Conflict), unapplied("b", WhyUnapplied::HeldBack)])
+            }
+            3 => (vec![], vec![]),
+            4 => {
+                let command = self.ran(act, ExitFact::DriverLost);
+                return self.end(id, ActEnd::Interrupted, vec![], vec![], Some(command));
+            }
+            _ => return self.end(id, ActEnd::Interrupted, vec![], vec![], None),
         };
-        self.end(id, exit.end(), changes, reverted, Some(command));
+        let beside = self.choices.pick(2) as u64;
+        self.append(Body::ActStaged(Box::new(ActStaged { act: id, changes, unapplied, beside })));
+    }
+
+    /// Puts what was staged into the workspace; where a file is not what it was, nothing of it.
+    fn apply_staged(&mut self, id: ActId, staged: &ActStaged) {
+        let fits = |change: &Change| self.files.get(&change.path) == change.before.as_ref();
+        let mut unapplied = staged.unapplied.clone();
+        if !staged.changes.iter().all(fits) {
+            unapplied.extend(staged.changes.iter().map(|change| {
+                let why = if fits(change) { WhyUnapplied::HeldBack } else { WhyUnapplied::Conflict };
+                Unapplied { path: change.path.clone(), why }
+            }));
+        }
+        let changes = staged.applied(&unapplied, &[]);
+        let act = self.state.open_acts()[&id].clone();
+        let (end, command) = if self.choices.once_in(6) {
+            (ActEnd::Interrupted, None)
+        } else {
+            let exit = self.exit();
+            (exit.end(), Some(self.ran(&act, exit)))
+        };
+        self.finish_act(id, end, changes, vec![], unapplied, command);
     }
 
     /// Nobody can tell what became of an act. The next time, a person does.
@@ -700,6 +777,18 @@ impl World {
         reverted: Vec<RelPath>,
         command: Option<CommandFact>,
     ) {
+        self.finish_act(act, end, changes, reverted, Vec::new(), command);
+    }
+
+    fn finish_act(
+        &mut self,
+        act: ActId,
+        end: ActEnd,
+        changes: Vec<Change>,
+        reverted: Vec<RelPath>,
+        unapplied: Vec<Unapplied>,
+        command: Option<CommandFact>,
+    ) {
         for change in &changes {
             write(&mut self.files, change);
         }
@@ -713,6 +802,7 @@ impl World {
             result: digest(11),
             changes,
             reverted,
+            unapplied,
             seen,
             command,
             duration_ms: 1,

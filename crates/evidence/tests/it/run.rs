@@ -327,6 +327,7 @@ impl Run {
             result,
             changes: changes.to_vec(),
             reverted: Vec::new(),
+            unapplied: vec![],
             seen: Vec::new(),
             command,
             duration_ms: 3,

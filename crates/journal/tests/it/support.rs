@@ -121,6 +121,7 @@ pub(crate) fn step(n: u32) -> (Vec<Draft>, Vec<Blob>) {
             result: result.digest(),
             changes: vec![],
             reverted: vec![],
+            unapplied: vec![],
             seen: vec![Seen { path, content: result.digest() }],
             command: None,
             duration_ms: 3,

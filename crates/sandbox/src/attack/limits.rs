@@ -22,6 +22,7 @@ pub(super) const CAPS: Caps = Caps {
     file_bytes: Some(8 << 20),
     open_files: Some(128),
     tmp_bytes: Some(4 << 20),
+    disk_bytes: None,
 };
 const MEMORY: u64 = 64 << 20;
 /// How much an attacker on memory takes.

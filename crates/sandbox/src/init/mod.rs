@@ -10,6 +10,7 @@ mod kill;
 mod launch;
 mod listen;
 mod mounts;
+mod overlay;
 mod pid1;
 mod probe;
 mod resolver;
@@ -17,9 +18,12 @@ mod sample;
 mod supervise;
 mod tend;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -47,6 +51,9 @@ fn run() -> i32 {
     match first.first() {
         Some(&wire::LAUNCH) => launch::launch(control),
         Some(&wire::TEND) => tend::tend(&control, descriptors),
+        Some(&wire::PROBE) if first.len() > 1 => {
+            probe::perform_overlay(control.as_fd(), Path::new(OsStr::from_bytes(&first[1..])))
+        }
         Some(&wire::PROBE) => probe::perform(control.as_fd()),
         _ => LOST,
     }

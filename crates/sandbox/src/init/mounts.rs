@@ -18,6 +18,7 @@ use rustix::mount::{
 };
 
 use super::image;
+use super::overlay::{Layered, Store};
 use crate::record::Failure;
 use crate::sys::{self, NODEV, NOEXEC, NOSUID, RDONLY, Step};
 use crate::view::{View, ViewStep, inodes};
@@ -43,20 +44,19 @@ struct Copy<'view> {
     is_dir: bool,
 }
 
-/// Builds the view and moves this process into it; returns the protected paths that could not be pinned whole.
-pub(super) fn build(view: &View, is_root: bool) -> Result<Vec<String>, Failure> {
+/// What came of building a view.
+pub(super) struct Built {
+    /// Protected paths that could not be pinned whole.
+    pub(super) unprotected: Vec<String>,
+    /// The layer that changes to the workspace gather in, where they are staged.
+    pub(super) layer: Option<OwnedFd>,
+}
+
+/// Builds the view and moves this process into it.
+pub(super) fn build(view: &View, is_root: bool) -> Result<Built, Failure> {
     // Otherwise everything below would be mounted on the host too.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("mount-private")?;
-    let mut copies = Vec::new();
-    for step in &view.steps {
-        if let ViewStep::Bind { path, writable, required } = step {
-            match copy(path.path(), *writable) {
-                Ok((tree, is_dir)) => copies.push(Copy { path: path.path(), tree, is_dir }),
-                Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) if !required => {}
-                Err(errno) => return Err(errno).at("mount", path.path()),
-            }
-        }
-    }
+    let (copies, layer) = take(view)?;
     let mut devices = Vec::new();
     for name in DEVICES {
         let path = Path::new("/dev").join(name);
@@ -81,7 +81,51 @@ pub(super) fn build(view: &View, is_root: bool) -> Result<Vec<String>, Failure> 
     sys::pivot_root_here().step("pivot-root")?;
     unmount(".", UnmountFlags::DETACH).step("pivot-root")?;
     rustix::process::chdir("/").step("pivot-root")?;
-    Ok(unprotected)
+    Ok(Built { unprotected, layer })
+}
+
+/// Takes a copy of each thing of the host that is shown, and makes the layers over those that get one.
+fn take(view: &View) -> Result<(Vec<Copy<'_>>, Option<OwnedFd>), Failure> {
+    let mut copies = Vec::new();
+    let mut layer = None;
+    let mut private = None;
+    for step in &view.steps {
+        match step {
+            ViewStep::Bind { path, writable, required } => match copy(path.path(), *writable) {
+                Ok((tree, is_dir)) => copies.push(Copy { path: path.path(), tree, is_dir }),
+                Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) if !required => {}
+                Err(errno) => return Err(errno).at("mount", path.path()),
+            },
+            ViewStep::Staged { path, writable } => {
+                let path = path.path();
+                let made = Store::new(view.disk_bytes).and_then(|mut store| store.over(path));
+                let Layered { tree, upper } = made.at("overlay", path)?;
+                if !writable {
+                    sys::mount_setattr(tree.as_fd(), RDONLY, false).at("overlay", path)?;
+                }
+                copies.push(Copy { path, tree, is_dir: true });
+                layer = Some(upper);
+            }
+            ViewStep::Private { path } => {
+                let path = path.path();
+                if private.is_none() {
+                    private = Some(Store::new(view.tmp_bytes).at("overlay", path)?);
+                }
+                let made = private.as_mut().map(|store| store.over(path));
+                match made {
+                    Some(Ok(Layered { tree, .. })) => copies.push(Copy { path, tree, is_dir: true }),
+                    // Nothing is to be written through to the host, so that less than was asked for is shown.
+                    Some(Err(_)) | None => match copy(path, false) {
+                        Ok((tree, is_dir)) => copies.push(Copy { path, tree, is_dir }),
+                        Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) => {}
+                        Err(errno) => return Err(errno).at("mount", path),
+                    },
+                }
+            }
+            ViewStep::Link { .. } | ViewStep::Tmp => {}
+        }
+    }
+    Ok((copies, layer))
 }
 
 /// A detached copy of a host path and of the mounts in it, without setuid and device files.
@@ -184,7 +228,7 @@ fn furnish(
                 }
                 put(root, Path::new("/tmp"), true, tmp.as_fd())?;
             }
-            ViewStep::Bind { path, .. } => {
+            ViewStep::Bind { path, .. } | ViewStep::Staged { path, .. } | ViewStep::Private { path } => {
                 if let Some(copy) = copies.next_if(|copy| copy.path == path.path()) {
                     put(root, copy.path, copy.is_dir, copy.tree.as_fd())?;
                 }
@@ -360,7 +404,8 @@ fn pin(
                 if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
                     links += 1;
                     if links > LINK_LIMIT {
-                        return Err(Failure::new("protect", libc::ELOOP, at.to_string_lossy()));
+                        // It leads round and round, so nobody gets anywhere by it.
+                        return Ok(false);
                     }
                     if inside && !pinned.contains(&at) {
                         match cover_with_itself(place.as_fd(), RDONLY) {

@@ -11,8 +11,9 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use super::mounts::{self, Built};
 use super::sample::{self, Sampler};
-use super::{contain, listen, mounts, resolver, supervise};
+use super::{contain, listen, resolver, supervise};
 use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -44,13 +45,17 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
         Some(wanted) => listen::open(wanted, &ends.setup).and_then(|()| resolver::cover()),
         None => Ok(()),
     };
-    let unprotected = match set_up(view, ids).and_then(|unprotected| network().map(|()| unprotected)) {
-        Ok(unprotected) => unprotected,
+    let Built { unprotected, layer } = match set_up(view, ids).and_then(|built| network().map(|()| built)) {
+        Ok(built) => built,
         Err(failure) => {
             wire::report(&ends.setup, &Report::Failed(failure));
             sys::exit(1);
         }
     };
+    if let Some(layer) = layer {
+        // Before the command is there: from here on this process and the command have no way to it but the overlay.
+        wire::report_with(&ends.setup, &Report::Layer, &[layer.as_fd()]);
+    }
     match sys::fork(0) {
         Ok(Side::Child) => {
             drop(ends.status);
@@ -64,7 +69,7 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
     }
 }
 
-pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Vec<String>, Failure> {
+pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Built, Failure> {
     // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
     map_ids(ids, view.image.as_ref().map_or(ids, |_| NOBODY))?;

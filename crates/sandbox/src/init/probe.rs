@@ -1,13 +1,15 @@
 //! The probe's checks. Each is performed in a process of its own, against a scratch folder, by the code that
 //! contains commands, and has 500 ms.
 
+mod layer;
+
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use provost_core::digest::Digest;
@@ -61,7 +63,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         pid1::set_up(&view, ids).map_err(|failure| failure.to_string())?;
         check()
     };
-    let checks: [(&str, libc::c_int, Check<'_>); 18] = [
+    let checks: [(&str, libc::c_int, Check<'_>); 19] = [
         (fact::SUBREAPER, 0, &subreaper),
         (fact::NO_NEW_PRIVILEGES, 0, &no_new_privileges),
         (fact::SECCOMP, 0, &|| filter(true)),
@@ -76,6 +78,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         (fact::PROC, all, &|| in_view(&own_proc)),
         (fact::NET, all, &|| in_view(&|| host.unreachable())),
         (fact::IPC, all, &|| in_view(&|| host.no_segment())),
+        (fact::OVERLAY, all, &|| layer::overlay(&scratch.path, ids)),
         (fact::FILE_SIZE, 0, &|| scratch.file_size()),
         (fact::OPEN_FILES, 0, &open_files),
         (fact::IMAGE, all, &|| in_image(&|| scratch.image_only())),
@@ -85,6 +88,15 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         say(name, in_child(namespaces, check));
     }
     say(fact::PID_NAMESPACE, pid_namespace());
+    0
+}
+
+/// Performs the one check of an overlay over this folder, and reports it; returns the helper's exit status.
+pub(super) fn perform_overlay(control: BorrowedFd<'_>, folder: &Path) -> i32 {
+    let ids = sys::ids();
+    let seen = in_child(pid1::NAMESPACES, &|| layer::overlay(folder, ids));
+    let (holds, detail) = (seen.is_ok(), seen.unwrap_or_else(|wrong| wrong));
+    wire::report(control, &Report::Fact(Fact { name: fact::OVERLAY.to_owned(), holds, detail }));
     0
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use provost_core::caps::CapHit;
+use provost_core::caps::{Cap, CapHit, Caps};
 use provost_core::containment::{Guarantee, Rung, Strength};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -16,7 +16,7 @@ use rustix::pipe::PipeFlags;
 use super::capture::Capture;
 use super::pid1::Last;
 use super::sample::{self, Sampler};
-use super::{contain, kill, pid1, read_all};
+use super::{contain, kill, overlay, pid1, read_all};
 use crate::bytes::Bytes;
 use crate::plan::{Order, Plan};
 use crate::record::{self, Ended, ExitRecord, Failure};
@@ -107,10 +107,15 @@ fn run(
     // Nobody of the same user reads our memory or takes our descriptors. Not earlier: the child still has to write
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
-    let unprotected = await_ready(control, &mut child, plan.rung)?;
+    let Readiness { unprotected, layer } = await_ready(control, &mut child, plan.rung)?;
     let mut receipt = plan.receipt.clone();
     if !unprotected.is_empty() {
         receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
+    }
+    if let Some(guarantee) = plan.require.iter().find(|guarantee| !receipt.enforces(**guarantee)) {
+        child.abandon(plan.rung);
+        let detail = format!("`{}` does not hold for {}", guarantee.name(), unprotected.join(", "));
+        return Err(Failure::new("require", libc::EPERM, detail));
     }
     // From here on the command may have run.
     mark_started(folder)
@@ -141,6 +146,7 @@ fn run(
         // Under R3 process 1 has said so.
         hits = sample::reached(&plan.limits, watch.sampler.take(), status);
     }
+    hits.extend(full_layer(&plan.limits, layer.as_ref()));
     let output = std::mem::replace(&mut watch.capture, Capture::new(0, 0)).finish();
     let cut = cut.or(over.map(Cut::Capped));
     let ended = match (cut, status) {
@@ -279,8 +285,18 @@ fn start(plan: &Plan, order: &Order) -> Result<Child, Failure> {
     }
 }
 
-/// Waits for the command's process to stand ready before `execve`; otherwise kills and collects it.
-fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<String>, Failure> {
+/// What is known when the command's process stands ready.
+struct Readiness {
+    /// Protected paths that could not be pinned.
+    unprotected: Vec<String>,
+    /// What its changes gather in, where they are staged.
+    layer: Option<OwnedFd>,
+}
+
+/// Waits for the command's process to stand ready before `execve`; otherwise kills and collects it. The driver gets the
+/// layer before that.
+fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Readiness, Failure> {
+    let mut layer = None;
     let deadline = Instant::now() + SETUP_LIMIT;
     let failure = loop {
         let mut ready = [PollFd::new(&child.setup, PollFlags::IN), PollFd::new(control, PollFlags::IN)];
@@ -295,7 +311,13 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<S
         }
         if !from_child.is_empty() {
             break match wire::next_with(&child.setup) {
-                Some((Report::Ready { unprotected }, _)) => return Ok(unprotected),
+                Some((Report::Layer, mut descriptors)) => {
+                    layer = descriptors.pop();
+                    let passed: Vec<_> = layer.iter().map(AsFd::as_fd).collect();
+                    wire::report_with(control, &Report::Layer, &passed);
+                    continue;
+                }
+                Some((Report::Ready { unprotected }, _)) => return Ok(Readiness { unprotected, layer }),
                 Some((listening @ Report::Listening { .. }, sockets)) => {
                     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
                     wire::report_with(control, &listening, &sockets);
@@ -311,6 +333,12 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<S
     };
     child.abandon(rung);
     Err(failure)
+}
+
+/// The cap on what a layer holds, if nothing more fits in.
+fn full_layer(caps: &Caps, layer: Option<&OwnedFd>) -> Option<CapHit> {
+    let limit = caps.limit(Cap::Disk)?;
+    layer.filter(|layer| overlay::is_full(layer)).map(|_| CapHit { cap: Cap::Disk, limit, reached: limit })
 }
 
 /// Lets the command's process execute and waits until it has: its end of the socket closes on a good `execve`.

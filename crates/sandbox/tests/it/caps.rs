@@ -193,6 +193,7 @@ fn the_receipt_says_how_each_cap_is_held() {
         file_bytes: Some(1 << 20),
         open_files: Some(100),
         tmp_bytes: None,
+        disk_bytes: None,
     };
     let counted = if rustix::process::getuid().is_root() { Sampled } else { Enforced };
     for (rung, processes, tmp) in [(Rung::R3, counted, Enforced), (Rung::R2, Sampled, Absent)] {

@@ -34,6 +34,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "files::",
             "images::",
             "protected::",
+            "staged::",
             "kernel::",
             "network::",
             "egress::bounds::",
@@ -48,6 +49,10 @@ fn everything_holds_for_an_ordinary_user_too() {
             "languages::npm",
             "languages::a_browser",
             "programs",
+            "require::",
+            "hosts::",
+            "leaks::",
+            "reported::",
             "selftest::",
         ])
         .args(["--test-threads", "2"])

@@ -1,10 +1,10 @@
 //! Real toolchains inside: cargo, Python, Node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::containment::Rung;
-use provost_sandbox::{git_reads, toolchain_env, toolchain_reads};
+use provost_sandbox::{Profile, cargo_caches, git_reads, toolchain_env, toolchain_reads};
 
 use crate::support::Host;
 
@@ -42,6 +42,60 @@ fn cargo_test(rung: Rung) {
     ran.assert_ok();
     assert!(ran.text.contains("test result: ok. 1 passed"), "{}", ran.text);
     assert!(host.ws().join("target").is_dir());
+}
+
+/// A home of cargo's with one package downloaded and not unpacked, as `cargo fetch` on another machine leaves it.
+fn cargo_home(host: &Host) -> PathBuf {
+    let (from, to) = (home().join(".cargo/registry"), host.outside().join("cargo/registry"));
+    let copy = |path: &Path| {
+        let to = to.join(path.strip_prefix(&from).unwrap());
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(path, to).unwrap();
+    };
+    let only = |folder: PathBuf| std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let index = only(from.join("index"));
+    copy(&index.join("config.json"));
+    copy(&index.join(".cache/cf/g-/cfg-if"));
+    let mut downloaded =
+        std::fs::read_dir(only(from.join("cache"))).unwrap().map(|entry| entry.unwrap().path());
+    copy(&downloaded.find(|path| path.to_str().unwrap().contains("/cfg-if-1.")).unwrap());
+    to.parent().unwrap().to_owned()
+}
+
+#[test]
+fn cargo_unpacks_what_was_downloaded_and_the_cache_of_the_host_stays_as_it_is() {
+    let host = Host::new();
+    let cargo_home = cargo_home(&host);
+    let manifest = "[package]\nname=\"small\"\nversion=\"0.1.0\"\nedition=\"2024\"\n[dependencies]\n";
+    std::fs::create_dir(host.ws().join("src")).unwrap();
+    std::fs::write(
+        host.ws().join("src/lib.rs"),
+        "#[test] fn two() { cfg_if::cfg_if! { if #[cfg(test)] {} } }\n",
+    )
+    .unwrap();
+    let path = std::env::var_os("PATH").unwrap();
+    let mut profile = host.profile();
+    profile.readable.extend(toolchain_reads(&path, Some(&home())));
+    profile.readable.push(cargo_home.clone());
+    let mut command = host.command(&["cargo", "test", "--offline"]);
+    command.wall = Duration::from_secs(120);
+    command.env.insert("PATH".into(), path);
+    command.env.extend(toolchain_env(&home()));
+    command.env.insert("CARGO_HOME".into(), cargo_home.clone().into());
+    let mut test = |profile: &Profile, dependency: &str| {
+        std::fs::write(host.ws().join("Cargo.toml"), format!("{manifest}{dependency} = \"1\"\n")).unwrap();
+        command.record_dir = host.record_dir();
+        host.run_with(Rung::R3, profile.clone(), &command)
+    };
+    // The control: a cache that can only be read is of no use to cargo before it is unpacked.
+    test(&profile, "cfg-if").assert_refused();
+    profile.private.extend(cargo_caches(&cargo_home));
+    let ran = test(&profile, "cfg-if");
+    assert!(ran.assert_ok().text.contains("test result: ok. 1 passed"), "{}", ran.text);
+    assert!(!cargo_home.join("registry/src").exists());
+    // What is missing is named, in cargo's own words.
+    let ran = test(&profile, "itoa");
+    assert!(ran.assert_refused().text.contains("no matching package named `itoa` found"), "{}", ran.text);
 }
 
 #[test]

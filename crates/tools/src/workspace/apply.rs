@@ -179,7 +179,7 @@ impl Workspace {
     }
 
     /// The open folder at a real path; folders that are missing are made.
-    fn folder(&self, path: &RelPath, made: &mut Vec<RelPath>) -> Result<OwnedFd, FileError> {
+    pub(super) fn folder(&self, path: &RelPath, made: &mut Vec<RelPath>) -> Result<OwnedFd, FileError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let open = |path: &RelPath| self.open_real(path, flags);
         match open(path) {
@@ -235,7 +235,7 @@ impl Workspace {
     }
 
     /// Removes temporary files that a crash may have left beside these paths.
-    pub(crate) fn sweep(&self, paths: impl Iterator<Item = RelPath>) {
+    pub fn sweep(&self, paths: impl Iterator<Item = RelPath>) {
         for path in paths {
             let raw = path.to_bytes();
             let (parent, name) = match raw.iter().rposition(|byte| *byte == b'/') {
@@ -252,7 +252,7 @@ impl Workspace {
 }
 
 /// The temporary name beside `name`. Always the same, so that what a crash leaves behind is found again.
-fn temporary_name(name: &[u8]) -> Vec<u8> {
+pub(super) fn temporary_name(name: &[u8]) -> Vec<u8> {
     let digest = Sha1::digest(name);
     let mut out = b".provost-tmp-".to_vec();
     for byte in &digest[..8] {

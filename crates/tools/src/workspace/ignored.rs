@@ -122,6 +122,15 @@ impl<'w> Rules<'w> {
         }
     }
 
+    /// The same with the `.gitignore` at hand.
+    pub(super) fn enter_file(&mut self, file: &std::fs::File, depth: usize) {
+        let mut lines = Vec::new();
+        let read = file.take(LIMIT).read_to_end(&mut lines);
+        if let Some(rules) = read.ok().and_then(|_| parse(&lines)).filter(|rules| !rules.is_empty()) {
+            self.levels.push(Level { depth, rules: Arc::new(rules) });
+        }
+    }
+
     /// Leaves every folder deeper than this.
     pub(super) fn leave_to(&mut self, depth: usize) {
         while self.levels.last().is_some_and(|level| level.depth > depth) {
@@ -147,6 +156,30 @@ impl<'w> Rules<'w> {
             }
         }
         false
+    }
+}
+
+impl Workspace {
+    /// Whether ignore rules leave out the folder at this real path, or one above it.
+    pub fn ignores_folder(&self, real: &RelPath) -> bool {
+        let path = real.to_bytes();
+        let mut rules = Rules::new(&self.outer);
+        let mut depth = 0;
+        loop {
+            let mut file = path[..depth].to_vec();
+            file.extend_from_slice(b".gitignore");
+            if let Ok(file) = RelPath::from_bytes(&file) {
+                rules.enter(self, &file, depth);
+            }
+            let next = path[depth..].iter().position(|byte| *byte == b'/').map(|next| depth + next);
+            if rules.ignores(&path[..next.unwrap_or(path.len())], true) {
+                return true;
+            }
+            match next {
+                Some(next) => depth = next + 1,
+                None => return false,
+            }
+        }
     }
 }
 

@@ -28,7 +28,7 @@ impl Workspace {
         }
     }
 
-    fn unlink(&self, real: &RelPath, flags: AtFlags) -> Result<(), Errno> {
+    pub(super) fn unlink(&self, real: &RelPath, flags: AtFlags) -> Result<(), Errno> {
         let raw = real.to_bytes();
         let (parent, name) = match raw.iter().rposition(|byte| *byte == b'/') {
             Some(cut) => (RelPath::from_bytes(&raw[..cut]), &raw[cut + 1..]),

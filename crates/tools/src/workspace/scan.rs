@@ -163,6 +163,11 @@ impl Manifest {
         self.records.get(&path.to_bytes()).map(|record| &record.entry)
     }
 
+    /// Whether this path is looked at by each scan: it was met once, or git tracks it.
+    pub fn watches(&self, path: &RelPath) -> bool {
+        self.records.contains_key(&path.to_bytes()) || self.tracked.contains(path)
+    }
+
     /// Files and folders that the last look could not open for want of permission, or did not read because there was too
     /// much. What is in them is not known to be
     /// unchanged, and files that are new in them are not known at all.
@@ -412,6 +417,11 @@ const HASHED_AT_ONCE: u64 = 512 << 20;
 /// The name given to a file that is too large to hash. No content has it, so a tree that holds one is never another's.
 fn unhashed(size: u64) -> BlobOid {
     BlobOid::of(format!("provost: {size} bytes, too large to be hashed").as_bytes())
+}
+
+/// The name of a file's content; of one that is too large to be hashed, one that no content has.
+pub(super) fn name_of(file: &mut File, size: u64) -> io::Result<BlobOid> {
+    if size > HASHED { Ok(unhashed(size)) } else { stream(file, size) }
 }
 
 /// Hashes exactly `size` bytes: git's name of a blob begins with its length. A file that shrinks meanwhile is padded

@@ -40,12 +40,32 @@ pub(super) struct Hand(pub(super) RunState);
 impl Hand {
     /// A run with one answer of `calls` calls, under `policy`, its driver at `rung`, with the gate of the worlds.
     pub(super) fn new(policy: Policy, rung: Rung, calls: u32) -> Self {
+        let mut hand = Self::unattached(policy);
+        hand.attach(rung);
+        hand.answer(calls);
+        hand
+    }
+
+    /// A run that no driver has taken yet.
+    pub(super) fn unattached(policy: Policy) -> Self {
         let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
         created.policy = policy;
         created.budget = Budget::default();
         let mut hand = Self(RunState::new("r-hand".parse().unwrap()));
         hand.does(Body::RunCreated(created));
-        hand.attach(rung);
+        hand
+    }
+
+    /// The same, of a policy that has changes staged.
+    pub(super) fn staged(policy: Policy, calls: u32) -> Self {
+        let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
+        created.policy = policy;
+        created.budget = Budget::default();
+        let mut hand = Self(RunState::new("r-hand".parse().unwrap()));
+        hand.does(Body::RunCreated(created));
+        let containment = world::staging(Rung::R3);
+        let attached = DriverAttached { generation: 1, host: "h".into(), pid: 1, containment };
+        hand.does(Body::DriverAttached(attached));
         hand.answer(calls);
         hand
     }
@@ -181,6 +201,7 @@ pub(super) fn finished(act: ActId, end: ActEnd, changes: Vec<Change>, command: O
         result: digest(11),
         changes,
         reverted: vec![],
+        unapplied: vec![],
         seen: vec![],
         command,
         duration_ms: 1,
