@@ -223,7 +223,8 @@ Not held on this host, so neither rely on it nor make use of it:
     /// A guarantee that is new is told in every strength, or not at all.
     #[test]
     fn every_guarantee_has_words_for_its_absence_where_it_has_words() {
-        for guarantee in Guarantee::ALL {
+        // A run whose changes are to be staged does not start where they cannot be.
+        for guarantee in Guarantee::ALL.into_iter().filter(|guarantee| *guarantee != Guarantee::Staged) {
             let has = guarantee == Guarantee::Net || promise(guarantee, Writes::Workspace).is_some();
             assert_eq!(has, absence(guarantee).is_some(), "{}", guarantee.name());
         }

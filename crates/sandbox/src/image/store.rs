@@ -250,6 +250,10 @@ impl ImageStore {
     /// Gives an image a name, and takes it from the one that had it.
     fn name(&self, digest: Digest, name: Option<String>) -> Result<(), ImageError> {
         let Some(name) = name else { return Ok(()) };
+        // One at a time: each takes the name from all others.
+        let turn = File::open(&self.folder).map_err(ImageError::io(&self.folder))?;
+        flock(&turn, FlockOperation::LockExclusive)
+            .map_err(|errno| ImageError::io(&self.folder)(errno.into()))?;
         for mut image in self.list()? {
             let named = if image.digest == digest { Some(name.clone()) } else { None };
             let changes = image.name != named && (named.is_some() || image.name.as_ref() == Some(&name));
