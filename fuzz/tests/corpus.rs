@@ -164,6 +164,6 @@ macro_rules! targets {
 }
 
 targets! {
-    event policy pattern rel_path sse chat anthropic script dsse journal bundle statement keys exit_record arguments patch
+    event policy pattern rel_path sse chat anthropic script dsse journal bundle statement keys exit_record arguments patch shell
     events_log
 }

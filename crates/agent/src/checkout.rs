@@ -19,7 +19,7 @@ use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::guard::Guard;
-use crate::host::toolchain_folders;
+use crate::host::readable_folders;
 use crate::removal::remove_at;
 
 /// Why there is no checkout.
@@ -68,7 +68,7 @@ impl Driver<'_> {
         // At a path of its own, as at the recipient's: what works only at the workspace's path does not pass.
         let mut profile = Profile::for_workspace(folder)?;
         profile.limits = policy.caps;
-        profile.readable.extend(toolchain_folders(&self.runtime.host, workspace));
+        profile.readable.extend(readable_folders(&self.runtime.host, policy, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));
         let linked = git_reads(workspace);
         if git.is_dir() {

@@ -23,6 +23,7 @@ use crate::mail::{Mail, Stop};
 use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
+use provost_sandbox::image::Image;
 
 /// How a driver left a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) stop: transcript::Stop,
     /// The last request as its vendor counted it, for estimating the next.
     pub(crate) metered: Option<Metered>,
+    /// The image that is the root of commands, where the policy names one.
+    pub(crate) image: Option<Image>,
     /// The environment of commands.
     pub(crate) environment: BTreeMap<String, String>,
     /// Records of commands whose result is recorded and not yet durable, and checkouts that are done with.

@@ -17,6 +17,9 @@ pub enum RunError {
     /// The containment that the policy asks for is not available on this host.
     #[error("containment: {0}")]
     Containment(#[from] Unavailable),
+    /// The image that the policy names is not to be had.
+    #[error("containment: {0}")]
+    Image(#[from] provost_sandbox::image::ImageError),
     /// The workspace cannot be contained.
     #[error("containment: {0}")]
     Profile(#[from] ProfileError),
@@ -108,7 +111,7 @@ impl RunError {
         match self {
             Self::Store(error) => store_exit_code(error),
             Self::Occupied(_) | Self::Unheard { .. } => 7,
-            Self::Containment(_) => 9,
+            Self::Containment(_) | Self::Image(_) => 9,
             Self::Dropped { .. } => 10,
             Self::Taken { .. }
             | Self::Workspace { .. }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::checkout::NoCheckout;
 use crate::error::RunError;
 use crate::guard::{self, Guard, Guarded};
-use crate::host::toolchain_folders;
+use crate::host::readable_folders;
 use crate::ignores::outer_rules;
 use crate::recorder::Recorder;
 
@@ -422,7 +422,7 @@ impl Files {
             profile.workspace_access = WorkspaceAccess::ReadOnly;
         }
         profile.limits = policy.caps;
-        profile.readable.extend(toolchain_folders(host, self.root()));
+        profile.readable.extend(readable_folders(host, policy, self.root()));
         profile.readable.extend(git_reads(self.root()));
         let found = self.guarded(policy)?;
         let absolute = |path: &RelPath| self.root().join(path.to_os());

@@ -34,6 +34,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         | Body::DriverDetached(_)
         | Body::ActApproved(_)
         | Body::ActSettled(_)
+        | Body::NetDecided(_)
         | Body::GateJudged(_)
         | Body::RunCancelled(_)
         | Body::WorkspaceRestored(_)

@@ -4,11 +4,32 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use provost_core::policy::Policy;
+use provost_sandbox::image::Image;
 use provost_sandbox::{toolchain_env, toolchain_reads};
 use provost_tools::command::{HostEnvironment, environment};
 
-/// Folders outside of `workspace` that commands may read, so that the host's toolchains work. None holds credentials, and
-/// none lies in the workspace or holds it: what an agent may write is no part of the host.
+/// Folders outside of `workspace` that commands may read, so that toolchains work: the host's, or with an image, which
+/// has its own, the packages that the host has fetched. None holds credentials, and none lies in the workspace or holds
+/// it: what an agent may write is no part of the host.
+pub(crate) fn readable_folders(host: &HostEnvironment, policy: &Policy, workspace: &Path) -> Vec<PathBuf> {
+    if policy.image.is_none() {
+        return toolchain_folders(host, workspace);
+    }
+    let mut folders: Vec<PathBuf> = cargo_home(host)
+        .into_iter()
+        .flat_map(|cargo| ["registry", "git"].map(|part| cargo.join(part)))
+        .collect();
+    folders.retain(|folder| is_apart(folder, workspace));
+    folders
+}
+
+fn cargo_home(host: &HostEnvironment) -> Option<PathBuf> {
+    let usual = || host.home.as_deref().map(|home| Path::new(home).join(".cargo"));
+    host.cargo_home.as_deref().map(PathBuf::from).or_else(usual)
+}
+
+/// Folders outside of `workspace` that commands may read, so that the host's toolchains work.
 pub fn toolchain_folders(host: &HostEnvironment, workspace: &Path) -> Vec<PathBuf> {
     let path = outside_of(workspace, &host.path);
     let mut folders = toolchain_reads(OsStr::new(&path), host.home.as_deref().map(Path::new));
@@ -32,6 +53,24 @@ pub fn command_environment(host: &HostEnvironment) -> BTreeMap<String, String> {
     roots.remove("CARGO_HOME");
     roots.remove("RUSTUP_HOME");
     environment(host, &roots)
+}
+
+/// The environment of commands in an image: what the image wants, then the fixed one, then where the packages lie that
+/// the host has fetched.
+pub(crate) fn image_environment(host: &HostEnvironment, image: &Image) -> BTreeMap<String, String> {
+    let of_image = HostEnvironment {
+        path: image.var("PATH").unwrap_or_default().to_owned(),
+        cargo_home: cargo_home(host).map(|path| path.to_string_lossy().into_owned()),
+        ..HostEnvironment::default()
+    };
+    let mut all: BTreeMap<String, String> = image
+        .env
+        .iter()
+        .filter_map(|variable| variable.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    all.extend(environment(&of_image, &BTreeMap::new()));
+    all
 }
 
 /// A `PATH` without entries that are relative or lie in the workspace, links resolved: what the agent writes there is no

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use provost_core::act::show_argv;
-use provost_core::containment::{Guarantee, Receipt, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::contract::{Contract, Limits};
+use provost_core::text::{Lines, visible};
 
 /// Whether commands may change the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,10 +33,18 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     );
     let writes = if contract.policy.forbids_all_writes() { Writes::None } else { Writes::Workspace };
     let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.rung);
+    if receipt.image.is_some() {
+        out.push_str(
+            "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
+        );
+    }
     for guarantee in Guarantee::ALL {
-        if receipt.guarantees.get(&guarantee) == Some(&Strength::Enforced)
-            && let Some(promise) = promise(guarantee, writes)
-        {
+        if receipt.guarantees.get(&guarantee) != Some(&Strength::Enforced) {
+            continue;
+        }
+        if guarantee == Guarantee::Net {
+            let _ = writeln!(out, "- {}", network(contract, receipt.rung));
+        } else if let Some(promise) = promise(guarantee, writes) {
             let _ = writeln!(out, "- {promise}");
         }
     }
@@ -65,6 +74,27 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     out
 }
 
+/// What commands reach on the network, where that is held to anything.
+fn network(contract: &Contract, rung: Rung) -> String {
+    if rung < Rung::R3 {
+        let mut text = "they have no network, not even a loopback".to_owned();
+        if contract.policy.opens_network(rung) {
+            text.push_str(": the hosts that the policy allows cannot be reached here");
+        }
+        return text;
+    }
+    if !contract.policy.opens_network(rung) {
+        return "they have no network (a server on their own loopback works)".to_owned();
+    }
+    let hosts = contract.policy.allowed_hosts();
+    let hosts: Vec<String> = hosts.iter().map(|host| format!("`{}`", visible(host, Lines::Escape))).collect();
+    let hosts = if hosts.is_empty() { "public hosts".to_owned() } else { hosts.join(", ") };
+    format!(
+        "on the network they reach only {hosts}, over TCP; no private address, unless it is named so; every connection \
+         is recorded (a server on their own loopback works)"
+    )
+}
+
 fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
     Some(match guarantee {
         Guarantee::FsWrite if writes == Writes::None => {
@@ -72,7 +102,6 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         }
         Guarantee::FsWrite => "they can write in the workspace and their temp folder only",
         Guarantee::FsRead => "they can read the workspace and the system's programs and libraries only",
-        Guarantee::Net => "they have no network (a server on their own loopback works)",
         Guarantee::UnixSockets => "they cannot reach unix sockets outside the workspace",
         Guarantee::KillTree => "every process they start is gone when they end",
         Guarantee::Processes => "they see no other processes",
@@ -83,8 +112,9 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         Guarantee::Protected => "`.git` and other control files cannot be changed",
         Guarantee::WallClock => "their time is limited",
         Guarantee::Output => "their output is bounded",
-        // Said with their numbers.
-        Guarantee::CapCpu
+        // Said with its hosts, and with their numbers.
+        Guarantee::Net
+        | Guarantee::CapCpu
         | Guarantee::CapMemory
         | Guarantee::CapProcesses
         | Guarantee::CapFileSize

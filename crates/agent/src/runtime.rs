@@ -19,7 +19,8 @@ use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
 use provost_journal::{Head, Letter, Store, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
-use provost_sandbox::{Probe, Profile, RungChoice};
+use provost_sandbox::image::{Image, ImageStore};
+use provost_sandbox::{ImageRoot, Probe, Profile, RungChoice};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
@@ -27,7 +28,7 @@ use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
-use crate::host::{command_environment, outside_of};
+use crate::host::{command_environment, image_environment, outside_of};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
@@ -61,6 +62,8 @@ pub struct Runtime {
     pub retry: RetryPolicy,
     /// The host's environment, as far as commands may have it.
     pub host: HostEnvironment,
+    /// Unpacked images, for policies that name one.
+    pub images: ImageStore,
     /// Folder for the records of running commands, beside the store and outside every workspace.
     pub spool: PathBuf,
     /// The clock.
@@ -123,18 +126,32 @@ impl Runtime {
     /// A runtime with the standard tools, a fresh probe of this host, nobody who watches, and nobody who answers
     /// questions: a run that meets one parks. Each of these is a field and can be replaced.
     ///
+    /// Images are looked for in the folder `images` beside `spool`.
+    ///
     /// Commands find programs in the usual system folders only; set [`Runtime::host`] for more.
     pub fn new(store: Arc<dyn Store>, spool: PathBuf, provider: Arc<dyn Provider>, model: ModelFact) -> Self {
+        Self::on(Probe::run(), store, spool, provider, model)
+    }
+
+    /// The same with a probe of this host that somebody has, such as one that was kept ([`provost_sandbox::ProbeCache`]).
+    pub fn on(
+        host: Probe,
+        store: Arc<dyn Store>,
+        spool: PathBuf,
+        provider: Arc<dyn Provider>,
+        model: ModelFact,
+    ) -> Self {
         Self {
             store,
             provider,
             model,
             tools: Registry::standard(),
-            executor: Arc::new(Host(Probe::run())),
+            executor: Arc::new(Host(host)),
             approver: Arc::new(Always::LATER),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
             host: HostEnvironment::default(),
+            images: ImageStore::new(spool.with_file_name("images")),
             spool,
             clock: system_clock(),
         }
@@ -161,7 +178,9 @@ impl Runtime {
         let tracked = files.scan_base()?;
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
         if let Some(gate) = &order.contract.gate {
-            check_gate(gate, &order.contract.limits, &files, &self.environment(&files))?;
+            let image = self.image(&order.contract.policy)?;
+            let environment = self.environment(&files, image.as_ref());
+            check_gate(gate, &order.contract.limits, &files, &environment, image.as_ref())?;
             check_beside(gate, &files)?;
         }
         Ok(Ready { files, sandbox, tracked })
@@ -203,7 +222,7 @@ impl Runtime {
         recorder.record(Body::RunCreated(Box::new(created)))?;
         attach(&mut recorder, sandbox.as_ref())?;
         let prelude = Prelude { system, tools: specs, max_output: limits.answer_tokens };
-        let driver = self.driver(recorder, files, sandbox, prelude, limits, held.mail.clone());
+        let driver = self.driver(recorder, files, sandbox, prelude, limits, held.mail.clone())?;
         self.drive(driver, held).await
     }
 
@@ -302,7 +321,7 @@ impl Runtime {
 
         attach(&mut recorder, sandbox.as_ref())?;
         let prelude = Prelude { system, tools: specs, max_output: created.limits.answer_tokens };
-        let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone());
+        let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.recorder.commit().await?;
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
@@ -342,10 +361,13 @@ impl Runtime {
         prelude: Prelude,
         limits: Limits,
         mail: Mail,
-    ) -> Driver<'_> {
-        let environment = self.environment(&files);
-        Driver {
+    ) -> Result<Driver<'_>, RunError> {
+        let created = recorder.state().created();
+        let image = created.map_or(Ok(None), |created| self.image(&created.policy))?;
+        let environment = self.environment(&files, image.as_ref());
+        Ok(Driver {
             runtime: self,
+            image,
             recorder,
             dialogue: self.provider.open(prelude),
             files,
@@ -358,11 +380,19 @@ impl Runtime {
             metered: None,
             environment,
             stale: Vec::new(),
-        }
+        })
     }
 
-    fn environment(&self, files: &Files) -> BTreeMap<String, String> {
-        let mut environment = command_environment(&self.host);
+    /// The image that is the root of commands, where the policy names one.
+    fn image(&self, policy: &Policy) -> Result<Option<Image>, RunError> {
+        Ok(policy.image.map(|digest| self.images.open(digest)).transpose()?)
+    }
+
+    fn environment(&self, files: &Files, image: Option<&Image>) -> BTreeMap<String, String> {
+        let mut environment = match image {
+            Some(image) => image_environment(&self.host, image),
+            None => command_environment(&self.host),
+        };
         if let Some(path) = environment.get_mut("PATH") {
             *path = outside_of(files.root(), path);
         }
@@ -396,7 +426,13 @@ impl Runtime {
     }
 
     /// Contains commands in `profile` as strongly as the policy asks for.
-    pub(crate) fn sandbox(&self, policy: &Policy, profile: Profile) -> Result<Arc<dyn Contained>, RunError> {
+    pub(crate) fn sandbox(
+        &self,
+        policy: &Policy,
+        mut profile: Profile,
+    ) -> Result<Arc<dyn Contained>, RunError> {
+        profile.image =
+            self.image(policy)?.map(|image| ImageRoot { folder: image.root(), digest: image.digest });
         let rungs = match policy.containment {
             Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
             Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
@@ -437,13 +473,16 @@ fn check_gate(
     limits: &Limits,
     files: &Files,
     environment: &BTreeMap<String, String>,
+    image: Option<&Image>,
 ) -> Result<(), RunError> {
+    let root = image.map(Image::root);
     let ctx = Context {
         workspace: files.workspace(),
         limits,
         seen: &|_, _| SeenState::Unseen,
         readable: &|_| true,
         environment,
+        image: root.as_deref(),
     };
     match Exec::default().prepare(&serde_json::json!({ "argv": gate.argv }), &ctx) {
         Ok(_) => Ok(()),

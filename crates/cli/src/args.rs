@@ -1,6 +1,8 @@
 //! What was typed.
 
 mod agent_runtime;
+mod containment;
+mod image;
 mod undo;
 
 use std::ffi::OsString;
@@ -13,6 +15,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
+pub(crate) use containment::{Doctor, Sandbox, SandboxCommand};
+pub(crate) use image::{ImageCommand, Images};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -66,11 +70,17 @@ pub(crate) enum Command {
     Fork(Fork),
     /// Look after the store: what it takes up, and what may go. Nothing goes by itself.
     Store(Store),
+    /// Images whose files commands have as their root, instead of the host's (`run --image`). No daemon is asked.
+    Image(Images),
     /// Serve a script of decisions on the real wires of model vendors.
     #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
     /// Explain what a policy decides, and why.
     Policy(Policy),
+    /// Say what this host can enforce, what is missing, and how to mend it.
+    Doctor(Doctor),
+    /// Look after containment.
+    Sandbox(Sandbox),
     /// Print this runner's public key; makes the key pair if there is none.
     Key(Key),
     /// The command line of rust-agent-runtime, for its users and their scripts.
@@ -204,6 +214,10 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
+    /// Image whose files commands have as their root: a name, a digest, or the beginning of one. The run is bound to its
+    /// digest.
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) image: Option<String>,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -516,9 +530,9 @@ pub(crate) enum PolicyCommand {
     Explain {
         #[command(flatten)]
         policy: PolicyArgs,
-        /// read, write, exec, net, call or spawn.
+        /// read, write, exec, shell, net, call or spawn.
         access: String,
-        /// What is accessed: a path, a command's words, HOST:PORT, a name. Options of this command come before it.
+        /// What is accessed: a path, a command's words, a line for a shell (as one word), HOST:PORT, a name. Options of this command come before it.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         target: Vec<String>,
     },

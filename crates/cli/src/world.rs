@@ -56,9 +56,22 @@ impl World {
         self.store_path(named.as_deref()).ok()
     }
 
+    /// The folder of unpacked images: what was given, what the environment names, or the user's own.
+    pub(crate) fn images_path(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        match given.map(Path::to_owned).or_else(|| self.var("PROVOST_IMAGES").map(PathBuf::from)) {
+            Some(path) => std::path::absolute(&path).at(&path),
+            None => Ok(self.xdg("XDG_STATE_HOME", ".local/state")?.join("images")),
+        }
+    }
+
     /// The runner's private key.
     pub(crate) fn key_path(&self) -> Result<PathBuf, Failure> {
         Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))
+    }
+
+    /// Where what can be found out again is kept; `None` where nothing says where.
+    pub(crate) fn cache_folder(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CACHE_HOME", ".cache").ok()
     }
 
     /// Whether a person watches standard output.

@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
+
 /// A way to contain a process tree, weakest first: `R3 > R2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Rung {
@@ -19,6 +21,8 @@ pub enum Rung {
     R2,
     /// User, mount, pid, network, ipc and uts namespaces, with Landlock and seccomp where the kernel has them.
     R3,
+    /// As R3, with an OCI image as the root: nothing of the host's programs and libraries is there.
+    R4,
 }
 
 impl fmt::Display for Rung {
@@ -28,6 +32,7 @@ impl fmt::Display for Rung {
             Self::R1 => "R1 (limits only)",
             Self::R2 => "R2 (Landlock and seccomp)",
             Self::R3 => "R3 (namespaces, Landlock and seccomp)",
+            Self::R4 => "R4 (an image's root, namespaces, Landlock and seccomp)",
         })
     }
 }
@@ -40,7 +45,8 @@ pub enum Guarantee {
     FsWrite,
     /// Reads reach only the workspace, the system's programs and libraries, and declared folders.
     FsRead,
-    /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback.
+    /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback. Where the policy names hosts, the driver
+    /// dials those, and nothing else, for what runs under R3.
     Net,
     /// No unix socket of the host can be connected to, by path or by abstract name, except one that somebody bound
     /// inside a folder that the command is shown, such as the workspace.
@@ -151,4 +157,7 @@ pub struct Receipt {
     pub kernel: String,
     /// Landlock ABI in force; `None` where the kernel has none.
     pub landlock_abi: Option<u32>,
+    /// Digest of the manifest of the image that was the root, under R4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
 }

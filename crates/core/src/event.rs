@@ -15,6 +15,7 @@ use crate::contract::{Gate, Limits, Source};
 use crate::digest::{Digest, TreeDigest};
 use crate::fork::Forked;
 use crate::id::{ActId, AgentId, RunId, StepId};
+pub use crate::net::NetDecided;
 use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
@@ -88,6 +89,9 @@ pub enum Body {
     /// An act with effects is about to be carried out.
     #[serde(rename = "act.started")]
     ActStarted(ActStarted),
+    /// Policy decided on a host that a running command dials.
+    #[serde(rename = "net.decided")]
+    NetDecided(NetDecided),
     /// A person said what became of an act of which nobody else can tell.
     #[serde(rename = "act.settled")]
     ActSettled(ActSettled),
@@ -137,6 +141,7 @@ impl Body {
             Self::ActDecided(_) => "act.decided",
             Self::ActApproved(_) => "act.approved",
             Self::ActStarted(_) => "act.started",
+            Self::NetDecided(_) => "net.decided",
             Self::ActSettled(_) => "act.settled",
             Self::ActFinished(_) => "act.finished",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
@@ -579,7 +584,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 21] = [
+pub const KINDS: [&str; 22] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -590,6 +595,7 @@ pub const KINDS: [&str; 21] = [
     "act.decided",
     "act.approved",
     "act.started",
+    "net.decided",
     "act.settled",
     "act.finished",
     "workspace.drifted",

@@ -3,6 +3,7 @@
 //! Nothing here does I/O, reads a clock, draws randomness or is async: all of that is passed in.
 
 pub mod act;
+pub mod address;
 pub mod budget;
 pub mod caps;
 pub mod changes;
@@ -16,6 +17,7 @@ pub mod fork;
 pub mod history;
 pub mod id;
 pub mod lifecycle;
+pub mod net;
 pub mod outcome;
 pub mod path;
 pub mod policy;

@@ -42,6 +42,7 @@ fn contained(bencher: Bencher<'_, '_>, rung: &str) {
             wall: Duration::from_secs(10),
             keep_head: 1000,
             keep_tail: 1000,
+            egress: None,
             record_dir: tempfile::tempdir_in(&records).expect("a folder").keep(),
         })
         .bench_local_values(|command| sandbox.run(&command, &cancel).expect("it runs"));

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::egress::Egress;
+
 /// A command for [`crate::Sandbox::run`].
 #[derive(Debug, Clone)]
 pub struct Command {
@@ -30,6 +32,8 @@ pub struct Command {
     pub keep_head: usize,
     /// How many bytes of the end of the output are kept.
     pub keep_tail: usize,
+    /// Its network, where it has one; only under R3. It is served as long as the command runs.
+    pub egress: Option<Egress>,
     /// An existing, empty folder for this command's record, outside of everything that the command can see.
     pub record_dir: PathBuf,
 }

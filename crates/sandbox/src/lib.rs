@@ -19,9 +19,13 @@
 //! Linux only. Where to start reading: `sandbox.rs` (the driver's side), then `init/supervise.rs`, then
 //! `init/contain.rs` (what the command's process does to itself) and `init/mounts.rs` (what it sees).
 
+mod attack;
 mod bytes;
+mod cache;
 mod command;
+mod egress;
 mod entry;
+pub mod image;
 mod init;
 mod landlock;
 mod launcher;
@@ -29,19 +33,30 @@ mod plan;
 mod probe;
 mod profile;
 mod record;
+mod remedy;
 mod sandbox;
 mod seccomp;
+mod selftest;
+mod surroundings;
 mod sys;
 mod tended;
 mod toolchain;
 mod view;
 mod wire;
 
+pub use cache::{Freshness, Origin, ProbeCache};
 pub use command::{Cancel, Command};
-pub use probe::{Fact, Probe};
-pub use profile::{Profile, ProfileError, WorkspaceAccess};
+pub use egress::{
+    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
+    parse,
+};
+pub use probe::{Disabled, Fact, Probe};
+pub use profile::{ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
+pub use remedy::{Advice, advice};
 pub use sandbox::{RunError, RungChoice, Sandbox, Unavailable};
+pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
+pub use surroundings::Surroundings;
 pub use tended::{Ends, Gone, Program, Tended};
 pub use toolchain::{git_reads, toolchain_env, toolchain_reads};
 pub use view::HOME;

@@ -5,6 +5,7 @@ use provost_core::containment::{Receipt, Rung};
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
+use crate::egress::Listen;
 use crate::view::View;
 
 /// Everything that is the same for all commands of one sandbox.
@@ -60,4 +61,6 @@ pub(crate) struct Order {
     pub(crate) wall_ms: u64,
     pub(crate) keep_head: usize,
     pub(crate) keep_tail: usize,
+    /// What is listened on for it, where it has a network.
+    pub(crate) listen: Option<Listen>,
 }

@@ -3,6 +3,7 @@
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use serde::{Deserialize, Serialize};
 
+use crate::profile::ImageRoot;
 use crate::{landlock, launcher, wire};
 
 /// One operation that was tried in a process of its own.
@@ -27,8 +28,21 @@ pub struct Probe {
     pub landlock_abi: Option<u32>,
     /// Every check and its result.
     pub facts: Vec<Fact>,
-    /// The strongest rung whose facts all hold.
+    /// The strongest rung whose facts all hold and which no self-test found wanting, with the host as the root
+    /// ([`Probe::has_images`] speaks of images).
     pub strongest: Rung,
+    /// Rungs that a self-test found not to hold what they promise. They are not taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disabled: Vec<Disabled>,
+}
+
+/// A rung that does not hold what it promises here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disabled {
+    /// The rung.
+    pub rung: Rung,
+    /// The attacks that worked, or could not be tried.
+    pub attacks: Vec<String>,
 }
 
 /// The names of the facts.
@@ -52,6 +66,7 @@ pub(crate) mod fact {
     pub(crate) const FILE_SIZE: &str = "file-size-limit";
     pub(crate) const OPEN_FILES: &str = "open-files-limit";
     pub(crate) const PROCESSES: &str = "process-limit";
+    pub(crate) const IMAGE: &str = "image-root";
 }
 
 /// What R1 needs.
@@ -83,26 +98,31 @@ impl Probe {
     /// Performs every check in child processes of a helper; 10 to 30 ms. Never fails: what could not be performed is
     /// a fact that does not hold.
     pub fn run() -> Self {
-        let facts = perform();
-        let holds = |needed: &[&str]| {
-            needed.iter().all(|name| facts.iter().any(|fact| fact.name == *name && fact.holds))
-        };
-        let strongest = if holds(&R3) {
-            Rung::R3
-        } else if holds(&R1) && holds(&R2) {
-            Rung::R2
-        } else if holds(&R1) {
-            Rung::R1
-        } else {
-            Rung::R0
-        };
-        Self {
+        let mut probe = Self {
             uid: rustix::process::getuid().as_raw(),
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             landlock_abi: landlock::abi(),
-            facts,
-            strongest,
-        }
+            facts: perform(),
+            strongest: Rung::R0,
+            disabled: Vec::new(),
+        };
+        probe.choose();
+        probe
+    }
+
+    /// The same host with these rungs not to be taken, and no others.
+    #[must_use]
+    pub fn with_disabled(mut self, disabled: Vec<Disabled>) -> Self {
+        self.disabled = disabled;
+        self.choose();
+        self
+    }
+
+    /// Settles which rung is the strongest.
+    fn choose(&mut self) {
+        let rungs = [Rung::R3, Rung::R2, Rung::R1];
+        self.strongest =
+            rungs.into_iter().find(|rung| self.missing(*rung, None).is_empty()).unwrap_or(Rung::R0);
     }
 
     /// What a rung guarantees on this host, going by the facts. `protected` is meant for a profile that protects
@@ -125,9 +145,9 @@ impl Probe {
                 }
                 (G::CapFileSize, _) => has(fact::FILE_SIZE),
                 (G::CapOpenFiles, _) => has(fact::OPEN_FILES),
-                (G::CapTmp, Rung::R3) => has(fact::VIEW),
+                (G::CapTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
                 (G::CapTmp, _) => false,
-                (G::CapProcesses, Rung::R3) if has(fact::PROCESSES) => true,
+                (G::CapProcesses, Rung::R3 | Rung::R4) if has(fact::PROCESSES) => true,
                 // Sums that no kernel keeps for a tree without a control group.
                 (G::CapCpu | G::CapMemory | G::CapProcesses, _) => return Strength::Sampled,
                 (_, Rung::R1) => false,
@@ -141,15 +161,17 @@ impl Probe {
                 // Under R2 abstract sockets are out of reach from Landlock ABI 6 on, but paths are not: only Landlock
                 // ABI 9 or a broker could refuse those. Under R3 a path that is not shown cannot be reached.
                 (G::UnixSockets, Rung::R2) => false,
-                (G::UnixSockets, Rung::R3) => all(&[fact::VIEW, fact::NET]),
-                (G::Privileges, Rung::R2 | Rung::R3) => all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP]),
-                (G::FsWrite, Rung::R3) => all(&[fact::VIEW, fact::READ_ONLY]),
-                (G::FsRead | G::PrivateTmp, Rung::R3) => has(fact::VIEW),
-                (G::Protected, Rung::R3) => all(&[fact::PIN, fact::READ_ONLY]),
-                (G::Net, Rung::R3) => has(fact::NET),
-                (G::KillTree, Rung::R3) => has(fact::PID_NAMESPACE),
-                (G::Processes, Rung::R3) => all(&[fact::PID_NAMESPACE, fact::PROC]),
-                (G::Ipc, Rung::R3) => all(&[fact::IPC, fact::VIEW]),
+                (G::UnixSockets, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::NET]),
+                (G::Privileges, Rung::R2 | Rung::R3 | Rung::R4) => {
+                    all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP])
+                }
+                (G::FsWrite, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::READ_ONLY]),
+                (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
+                (G::Protected, Rung::R3 | Rung::R4) => all(&[fact::PIN, fact::READ_ONLY]),
+                (G::Net, Rung::R3 | Rung::R4) => has(fact::NET),
+                (G::KillTree, Rung::R3 | Rung::R4) => has(fact::PID_NAMESPACE),
+                (G::Processes, Rung::R3 | Rung::R4) => all(&[fact::PID_NAMESPACE, fact::PROC]),
+                (G::Ipc, Rung::R3 | Rung::R4) => all(&[fact::IPC, fact::VIEW]),
             };
             if enforced { Strength::Enforced } else { Strength::Absent }
         };
@@ -161,23 +183,51 @@ impl Probe {
                 .collect(),
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
+            image: None,
         }
     }
 
-    /// The facts that keep a rung from being taken, as `name: detail`.
-    pub(crate) fn missing(&self, rung: Rung) -> Vec<String> {
-        let needed: Vec<&str> = match rung {
-            Rung::R0 => vec![fact::SUPERVISOR],
-            Rung::R1 => R1.to_vec(),
-            Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
-            Rung::R3 => R3.to_vec(),
-        };
+    /// Whether this host can have an image as the root of commands (rung R4).
+    pub fn has_images(&self) -> bool {
+        self.strongest == Rung::R3 && self.facts.iter().any(|fact| fact.name == fact::IMAGE && fact.holds)
+    }
+
+    /// The strongest rung for commands whose root is this image, or the host.
+    pub(crate) fn strongest_for(&self, image: Option<&ImageRoot>) -> Rung {
+        if image.is_some() && self.has_images() { Rung::R4 } else { self.strongest }
+    }
+
+    /// What keeps a rung from being taken: facts, as `name: detail`, or that there is no image to be the root.
+    pub(crate) fn missing(&self, rung: Rung, image: Option<&ImageRoot>) -> Vec<String> {
+        match (rung, image) {
+            (Rung::R4, None) => return vec!["image: none was named".to_owned()],
+            (Rung::R0 | Rung::R1 | Rung::R2 | Rung::R3, Some(_)) => {
+                return vec![format!("image: one was named, and only {} has it as the root", Rung::R4)];
+            }
+            _ => {}
+        }
         let state = |name: &str| self.facts.iter().find(|fact| fact.name == name);
-        needed
+        let disabled = self.disabled.iter().filter(|disabled| disabled.rung == rung);
+        let found_wanting = disabled.map(|disabled| {
+            format!("self-test: it did not hold what it promises ({})", disabled.attacks.join(", "))
+        });
+        needed(rung)
             .into_iter()
             .filter(|name| !state(name).is_some_and(|fact| fact.holds))
             .map(|name| format!("{name}: {}", state(name).map_or("not tried", |fact| fact.detail.as_str())))
+            .chain(found_wanting)
             .collect()
+    }
+}
+
+/// The facts that a rung needs.
+pub(crate) fn needed(rung: Rung) -> Vec<&'static str> {
+    match rung {
+        Rung::R0 => vec![fact::SUPERVISOR],
+        Rung::R1 => R1.to_vec(),
+        Rung::R2 => [R1.as_slice(), R2.as_slice()].concat(),
+        Rung::R3 => R3.to_vec(),
+        Rung::R4 => [R3.as_slice(), &[fact::IMAGE]].concat(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use provost_core::caps::Caps;
+use provost_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
 /// Whether commands may change the workspace.
@@ -42,6 +43,18 @@ pub struct Profile {
     /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
     /// over a tree: what it does not refuse is watched, and the tree is killed.
     pub limits: Caps,
+    /// The image whose files are the root, instead of the host's: rung R4. Of [`Profile::readable`], what lies in the
+    /// system's own folders is then not shown.
+    pub image: Option<ImageRoot>,
+}
+
+/// An unpacked image as the root of commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageRoot {
+    /// The folder that holds its files; nothing is written there.
+    pub folder: PathBuf,
+    /// Digest of its manifest, for the receipt.
+    pub digest: Digest,
 }
 
 /// A profile that cannot be contained.
@@ -93,6 +106,25 @@ pub(crate) const MASKED: [&str; 18] = [
     "/etc/netplan",
 ];
 
+/// What a private `/proc` shows of the whole machine and not of the sandbox: keys, memory, allocations, timers.
+pub(crate) const PROC_MASKED: [&str; 15] = [
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kcore",
+    "/proc/kmsg",
+    "/proc/kpageflags",
+    "/proc/kpagecount",
+    "/proc/kpagecgroup",
+    "/proc/slabinfo",
+    "/proc/pagetypeinfo",
+    "/proc/vmallocinfo",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+    "/proc/latency_stats",
+    "/proc/iomem",
+    "/proc/scsi",
+];
+
 impl Profile {
     /// A writable workspace, the system's programs and libraries, and nothing else.
     ///
@@ -110,6 +142,7 @@ impl Profile {
             readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
             writable: Vec::new(),
             limits: Caps::default(),
+            image: None,
         };
         profile.check()?;
         Ok(profile)

@@ -14,6 +14,7 @@ use rustix::net::RecvFlags;
 
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
+use crate::egress::{self, Egress, Role, Server};
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
@@ -91,16 +92,23 @@ impl Sandbox {
     /// profile cannot be contained.
     pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
+        let strongest = probe.strongest_for(profile.image.as_ref());
         let (asked, rung) = match rungs {
-            RungChoice::Strongest { at_least } => (at_least, probe.strongest),
+            // An image that was named is the root, or nothing is.
+            RungChoice::Strongest { at_least } if profile.image.is_some() => {
+                (at_least.max(Rung::R4), strongest)
+            }
+            RungChoice::Strongest { at_least } => (at_least, strongest),
             RungChoice::Exactly(rung) => (rung, rung),
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
-        if asked > probe.strongest || !entry::linked() {
+        let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
+        let with_image = profile.image.is_some();
+        if asked > strongest || (rung == Rung::R4) != with_image || found_wanting || !entry::linked() {
             return Err(Unavailable::Rung {
                 asked,
-                strongest: probe.strongest,
-                missing: probe.missing(asked),
+                strongest,
+                missing: probe.missing(asked, profile.image.as_ref()),
             });
         }
         let workspace = profile.workspace.canonicalize()?;
@@ -116,12 +124,13 @@ impl Sandbox {
                 receipt.guarantees.remove(&guarantee);
             }
         }
+        receipt.image = profile.image.as_ref().map(|image| image.digest);
         let plan = Plan {
             rung,
             receipt: receipt.clone(),
-            view: (rung == Rung::R3).then(|| view::view(&profile, &workspace)),
+            view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
             landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
-            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung == Rung::R3) } else { Vec::new() }),
+            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung >= Rung::R3) } else { Vec::new() }),
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
@@ -154,11 +163,13 @@ impl Sandbox {
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let told = follow(&control, cancel);
+        let mut network = Network::of(command.egress.as_ref());
+        let told = follow(&control, cancel, &mut network);
+        let unserved = network.close();
         // Its end of the socket closes when it is gone.
         while wire::receive(&control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
         match (record::read(&command.record_dir), told) {
-            (_, Some(Report::Failed(failure))) => Err(failure.into()),
+            (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
             (Ok(Recovered::Finished(record)), _) => Ok(*record),
             (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
             (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
@@ -172,6 +183,9 @@ impl Sandbox {
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
+        if command.egress.is_some() && self.rung < egress::RUNG {
+            return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
+        }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
         let inside = command.cwd.starts_with(&self.profile.workspace)
             || self.seen.last().is_some_and(|workspace| command.cwd.starts_with(workspace));
@@ -206,6 +220,7 @@ impl Sandbox {
             wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
             keep_head: command.keep_head,
             keep_tail: command.keep_tail,
+            listen: command.egress.as_ref().map(Egress::listen),
         })
     }
 
@@ -231,7 +246,7 @@ impl Sandbox {
 const MAX_WALL_MS: u64 = 100 * 365 * 24 * 3600 * 1000;
 
 /// Listens to the supervisor until it is done or gone, passing a cancellation on.
-fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
+fn follow(control: &OwnedFd, cancel: &Cancel, network: &mut Network<'_>) -> Option<Report> {
     let mut cancelled = false;
     loop {
         let mut ready = vec![PollFd::new(control, PollFlags::IN)];
@@ -246,15 +261,57 @@ fn follow(control: &OwnedFd, cancel: &Cancel) -> Option<Report> {
         let (from_supervisor, cancel_now) =
             (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
         if from_supervisor {
-            match wire::next(control) {
-                Some(Report::Started | Report::Ready { .. } | Report::Fact(_)) => {}
-                other => return other,
+            match wire::next_with(control) {
+                Some((Report::Started | Report::Ready { .. } | Report::Fact(_), _)) => {}
+                Some((Report::Listening { roles }, sockets)) => {
+                    if network.serve(roles, sockets).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
+                other => return other.map(|(report, _)| report),
             }
         }
         if cancel_now {
             cancelled = true;
             let _ = wire::send(control, &[wire::CANCEL], &[]);
         }
+    }
+}
+
+/// A command's network, from the moment that its listeners come out to the moment that it is over.
+struct Network<'run> {
+    egress: Option<&'run Egress>,
+    server: Option<Server>,
+    failed: Option<Failure>,
+}
+
+impl<'run> Network<'run> {
+    fn of(egress: Option<&'run Egress>) -> Self {
+        Self { egress, server: None, failed: None }
+    }
+
+    /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
+    fn serve(&mut self, roles: Vec<Role>, sockets: Vec<OwnedFd>) -> Result<(), ()> {
+        let started = match self.egress {
+            // Fewer arrive when this process has no room for more descriptors.
+            Some(_) if roles.len() != sockets.len() => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            Some(egress) => Server::start(egress, roles.into_iter().zip(sockets).collect()),
+            None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        };
+        match started {
+            Ok(server) => self.server = Some(server),
+            Err(error) => {
+                self.failed = Some(failure("egress", &error));
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every connection, and says what kept the network from being served.
+    fn close(self) -> Option<Failure> {
+        drop(self.server);
+        self.failed
     }
 }
 
@@ -273,7 +330,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
     let names = |paths: &[&str]| -> Vec<Bytes> { paths.iter().map(|path| Path::new(path).into()).collect() };
     let writable = profile.workspace_access == WorkspaceAccess::Writable;
     match rung {
-        Rung::R3 => {
+        Rung::R3 | Rung::R4 => {
             // The view limits reads; this keeps writes where they belong should a mount ever be wrong.
             let mut full = bytes(&profile.writable);
             full.extend(names(&["/tmp", "/dev/shm"]));

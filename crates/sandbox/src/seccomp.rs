@@ -78,6 +78,18 @@ const REFUSED_WITHOUT_PID_NAMESPACE: &[c_long] = &[
     libc::SYS_process_madvise,
 ];
 
+/// Under R2 only on the caller itself, by the number 0: no filter can tell its own threads' numbers from a stranger's. With
+/// the index of the argument that names the process.
+const ON_SELF_ONLY: &[(c_long, u32)] = &[
+    (libc::SYS_prlimit64, 0),
+    (libc::SYS_sched_setaffinity, 0),
+    (libc::SYS_sched_setscheduler, 0),
+    (libc::SYS_sched_setparam, 0),
+    (libc::SYS_sched_setattr, 0),
+    (libc::SYS_setpriority, 1),
+    (libc::SYS_ioprio_set, 1),
+];
+
 /// Answered with `ENOSYS`, as by a kernel without them, so that callers fall back.
 const NOT_THERE: &[c_long] = &[
     libc::SYS_clone3,
@@ -108,6 +120,9 @@ pub(crate) fn program(inet: bool) -> Vec<u8> {
     if !inet {
         for number in REFUSED_WITHOUT_PID_NAMESPACE {
             bpf.when(*number, &[(RETURN, 0, 0, refuse(libc::EPERM))]);
+        }
+        for (number, which) in ON_SELF_ONLY {
+            bpf.on_self_only(*number, *which);
         }
     }
     for number in NOT_THERE {
@@ -206,6 +221,31 @@ impl Assembler {
                 (RETURN, 0, 0, ALLOW),
             ],
         );
+    }
+
+    /// For calls that work on a process: on the one that calls. Where the process comes second, the first argument says
+    /// what kind of number it is; the kinds that name all of a user's processes (IOPRIO_WHO_USER, PRIO_USER) are above those of a process and a group.
+    fn on_self_only(&mut self, number: c_long, index: u32) {
+        let refused = refuse(libc::EPERM);
+        let all_of_a_user = if number == libc::SYS_ioprio_set { 3 } else { 2 };
+        if index == 0 {
+            let of_self = [
+                (LOAD, 0, 0, argument(0)),
+                (JUMP_EQUAL, 1, 0, 0),
+                (RETURN, 0, 0, refused),
+                (RETURN, 0, 0, ALLOW),
+            ];
+            return self.when(number, &of_self);
+        }
+        let block = [
+            (LOAD, 0, 0, argument(0)),
+            (JUMP_AT_LEAST, 2, 0, all_of_a_user),
+            (LOAD, 0, 0, argument(index)),
+            (JUMP_EQUAL, 1, 0, 0),
+            (RETURN, 0, 0, refused),
+            (RETURN, 0, 0, ALLOW),
+        ];
+        self.when(number, &block);
     }
 
     /// For `open` and `openat`, whose mode means something only when they create.

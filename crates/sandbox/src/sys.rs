@@ -278,6 +278,7 @@ pub(crate) fn exec(program: &CStr, argv: &[CString], env: &[CString]) -> Errno {
 pub(crate) const RDONLY: u64 = 1;
 pub(crate) const NOSUID: u64 = 2;
 pub(crate) const NODEV: u64 = 4;
+pub(crate) const NOEXEC: u64 = 8;
 
 /// Sets mount attributes on the mount that a descriptor is the root of.
 pub(crate) fn mount_setattr(tree: BorrowedFd<'_>, set: u64, recursive: bool) -> Result<(), Errno> {

@@ -144,5 +144,6 @@ fn order(program: &Program) -> Result<Order, Failure> {
         wall_ms: 0,
         keep_head: 0,
         keep_tail: 0,
+        listen: None,
     })
 }

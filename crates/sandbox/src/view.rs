@@ -7,7 +7,7 @@ use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
-use crate::profile::{MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
 pub const HOME: &str = "/tmp/home";
@@ -26,6 +26,8 @@ pub(crate) struct View {
     /// Relative to the workspace.
     pub(crate) hidden: Vec<Bytes>,
     pub(crate) tmp_bytes: u64,
+    /// The folder whose files are the root; without one the root is empty but for what is listed.
+    pub(crate) image: Option<Bytes>,
 }
 
 /// One thing to put into the new root.
@@ -37,6 +39,12 @@ pub(crate) enum ViewStep {
     Bind { path: Bytes, writable: bool, required: bool },
     /// The private `/tmp`.
     Tmp,
+}
+
+/// How many files fit into a private folder of so many bytes: the kernel's own default would let empty files take half
+/// of the host's memory, whatever the size.
+pub(crate) fn inodes(bytes: u64) -> u64 {
+    (bytes / 4096).max(1024)
 }
 
 /// How strongly a path is asked for; the strongest wins when two ask for the same one.
@@ -57,10 +65,15 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
             *present = (*present).max(access);
         }
     };
-    for path in SYSTEM.iter().map(Path::new).filter(|path| path.exists()) {
-        ask(path, Access::Read, &mut links);
-    }
-    for path in &profile.readable {
+    let in_system = |path: &&Path| SYSTEM.iter().any(|system| path.starts_with(system));
+    let readable = profile.readable.iter().map(PathBuf::as_path);
+    // An image has a system of its own.
+    let shown: Vec<&Path> = if profile.image.is_some() {
+        readable.filter(|path| !in_system(path)).collect()
+    } else {
+        SYSTEM.iter().map(Path::new).filter(|path| path.exists()).chain(readable).collect()
+    };
+    for path in shown {
         ask(path, Access::Read, &mut links);
     }
     for path in &profile.writable {
@@ -101,13 +114,20 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     };
     View {
         steps: steps.into_iter().map(|(_, step)| step).collect(),
-        masks: MASKED.iter().map(|path| Bytes::from(Path::new(path))).collect(),
+        masks: masks(profile).map(|path| Bytes::from(Path::new(path))).collect(),
         workspace: workspace.into(),
         workspace_writable: profile.workspace_access == WorkspaceAccess::Writable,
         protected: inside(&profile.protected),
         hidden: inside(&profile.hidden),
         tmp_bytes: profile.limits.limit(Cap::Tmp).unwrap_or_default(),
+        image: profile.image.as_ref().map(|image| image.folder.as_path().into()),
     }
+}
+
+/// What is covered. An image's files are not the host's: of its credentials there is nothing to hide.
+fn masks(profile: &Profile) -> impl Iterator<Item = &'static str> + use<'_> {
+    let of_host = MASKED.into_iter().filter(|_| profile.image.is_none());
+    of_host.chain(PROC_MASKED)
 }
 
 /// What the view makes for itself, whoever asks for the host's. Folders inside of `/tmp` and `/dev/shm` are the host's.
@@ -122,7 +142,7 @@ fn depth(path: &Path) -> usize {
 }
 
 /// The path without symbolic links, noting each link on the way; `None` when it does not exist.
-fn realise(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBuf> {
+pub(crate) fn realise(path: &Path, links: &mut BTreeMap<PathBuf, PathBuf>) -> Option<PathBuf> {
     let mut real = PathBuf::from("/");
     let mut rest: Vec<_> = path.components().map(|part| part.as_os_str().to_owned()).rev().collect();
     let mut followed = 0;

@@ -24,6 +24,9 @@ pub(crate) const PROBE: u8 = b'P';
 /// Driver to supervisor: kill the command.
 pub(crate) const CANCEL: u8 = b'C';
 
+/// Most descriptors of one packet.
+pub(crate) const MOST_DESCRIPTORS: usize = 64;
+
 /// From the supervisor to the driver, and from the command's process to the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
@@ -31,6 +34,11 @@ pub(crate) enum Report {
     Ready {
         /// Protected paths that could not be pinned.
         unprotected: Vec<String>,
+    },
+    /// Listeners of the command's network, one descriptor for each.
+    Listening {
+        /// What each is for.
+        roles: Vec<crate::egress::Role>,
     },
     /// A step failed; the command has not run.
     Failed(Failure),
@@ -61,7 +69,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// Sends one packet with descriptors.
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(Errno::INVAL);
@@ -78,7 +86,7 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[BorrowedFd<'_
 /// Receives one packet; an empty one is the end of the other side.
 pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<(Vec<u8>, Vec<OwnedFd>), Errno> {
     let mut bytes = vec![0; 16 * 1024];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let length = loop {
         let mut slices = [IoSliceMut::new(&mut bytes)];
@@ -103,7 +111,7 @@ pub(crate) fn report(socket: impl AsFd, report: &Report) -> bool {
     report_with(socket, report, &[])
 }
 
-/// Sends a report with descriptors, at most four.
+/// Sends a report with descriptors, at most [`MOST_DESCRIPTORS`].
 pub(crate) fn report_with(socket: impl AsFd, report: &Report, descriptors: &[BorrowedFd<'_>]) -> bool {
     // Serialising a closed enum of strings and numbers does not fail.
     serde_json::to_vec(report).is_ok_and(|bytes| send(socket, &bytes, descriptors).is_ok())

@@ -1,7 +1,7 @@
 //! What a tool is, what it is given and what it hands back.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{Recovery, Touch};
@@ -42,6 +42,8 @@ pub struct Context<'a> {
     pub readable: &'a dyn Fn(&RelPath) -> bool,
     /// The environment of commands; its `PATH` is where programs are looked for.
     pub environment: &'a BTreeMap<String, String>,
+    /// The folder whose files are the root of commands, where that is an image and not the host.
+    pub image: Option<&'a Path>,
 }
 
 /// What the model knows of a file's content.

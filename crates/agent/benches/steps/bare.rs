@@ -85,6 +85,7 @@ impl Bare {
                 wall: Duration::from_secs(10),
                 keep_head: 1000,
                 keep_tail: 1000,
+                egress: None,
                 record_dir: record_dir.clone(),
             };
             let begun = Instant::now();

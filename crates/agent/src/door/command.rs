@@ -9,11 +9,13 @@ use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
-use provost_sandbox::{Command, Ended, ExitRecord, Recovered, RunError as CommandError, prepare_record};
+use provost_sandbox::{
+    Command, Ended, ExitRecord, NetReport, Recovered, RunError as CommandError, prepare_record,
+};
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
 
-use super::ActResult;
+use super::{ActResult, network};
 use crate::checkout::{NoCheckout, Place};
 use crate::driver::{Driver, make_private};
 use crate::error::RunError;
@@ -91,10 +93,13 @@ impl Driver<'_> {
             wall: limit,
             keep_head: half,
             keep_tail: half,
+            egress: None,
             record_dir: dir.clone(),
         };
-        match place.sandbox.run(command, self.interrupt.command().clone()).await {
-            Ok(record) => self.command_ended(act, &request.argv, &record, Seen::AtOnce).await?,
+        let cancel = self.interrupt.command().clone();
+        let (ended, net) = self.run_with_network(act, &place.sandbox, command, cancel).await?;
+        match ended {
+            Ok(record) => self.command_ended(act, &request.argv, &record, &net, Seen::AtOnce).await?,
             Err(CommandError::NotStarted(failure)) => {
                 self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;
             }
@@ -120,6 +125,7 @@ impl Driver<'_> {
         act: ActId,
         argv: &[String],
         record: &ExitRecord,
+        net: &NetReport,
         seen: Seen,
     ) -> Result<(), RunError> {
         let since = match seen {
@@ -134,6 +140,7 @@ impl Driver<'_> {
         for hit in &record.caps {
             text.push_str(&format!("\nIt reached a cap: {hit}."));
         }
+        text.push_str(&network::refusals(net));
         for path in &reverted {
             text.push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
         }
@@ -147,6 +154,7 @@ impl Driver<'_> {
             output_bytes: record.output.total,
             survivors: record.survivors,
             caps: record.caps.clone(),
+            traffic: network::traffic(net),
             containment: (self.recorder.state().containment() != Some(&record.receipt))
                 .then(|| record.receipt.clone()),
         });
@@ -221,7 +229,8 @@ impl Driver<'_> {
         let dir = self.record_dir(act);
         match self.runtime.executor.recover(&dir).await {
             Ok(Recovered::Finished(record)) => {
-                self.command_ended(act, argv, &record, Seen::Later).await?;
+                // What it dialled is in the journal, and how much that was went with its driver.
+                self.command_ended(act, argv, &record, &NetReport::default(), Seen::Later).await?;
             }
             Ok(Recovered::NotStarted(failure)) => {
                 let text = format!(

@@ -4,6 +4,7 @@
 //! Here: decisions, approvals, reads, and the ends of acts. `write.rs` and `command.rs` carry out the two kinds of effect.
 
 mod command;
+mod network;
 mod write;
 
 use std::time::Instant;
@@ -20,6 +21,7 @@ use provost_core::policy::Effect as Decided;
 use provost_core::state::OpenAct;
 use provost_core::transcript::Stop;
 use provost_journal::Word as Letter;
+use provost_sandbox::image::Image;
 use provost_tools::workspace::FileError;
 use provost_tools::{BadCall, Context, Effect, Observation, SeenState};
 
@@ -285,12 +287,14 @@ impl Driver<'_> {
                 .created()
                 .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect != Decided::Deny)
         };
+        let image = self.image.as_ref().map(Image::root);
         f(&Context {
             workspace: self.files.workspace(),
             limits: &self.limits,
             seen: &seen,
             readable: &readable,
             environment: &self.environment,
+            image: image.as_deref(),
         })
     }
 

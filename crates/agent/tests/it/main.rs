@@ -6,6 +6,7 @@ mod approvals;
 mod durability;
 mod gate;
 mod holes;
+mod network;
 mod planner;
 mod programs;
 mod races;

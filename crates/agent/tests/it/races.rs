@@ -106,6 +106,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         observer: Arc::new(Unobserved),
         retry: RetryPolicy::default(),
         host: HostEnvironment::default(),
+        images: provost_sandbox::image::ImageStore::new(place.join("images")),
         spool: place.join("spool"),
         clock: provost_agent::system_clock(),
     }

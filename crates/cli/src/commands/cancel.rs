@@ -11,7 +11,7 @@ use provost::journal::Store;
 use provost::model::Scripted;
 use serde_json::json;
 
-use super::setup::{Place, host};
+use super::setup::{Place, host, probe};
 use crate::args::Cancel;
 use crate::failure::Failure;
 use crate::render::{JsonLines, say};
@@ -67,7 +67,7 @@ pub(super) async fn close(world: &World, place: &Place, run: &RunId) -> Result<S
     let nobody = ModelFact { wire: String::new(), name: String::new(), endpoint: String::new() };
     // No model is asked any more.
     let provider = Arc::new(Scripted::new(Vec::new()));
-    let mut runtime = Runtime::new(place.store.clone(), place.spool.clone(), provider, nobody);
+    let mut runtime = Runtime::on(probe(world), place.store.clone(), place.spool.clone(), provider, nobody);
     runtime.approver = Arc::new(Always::LATER);
     runtime.observer = Arc::new(Unobserved);
     runtime.host = host(world);

@@ -6,10 +6,12 @@ mod attach;
 mod cancel;
 mod demo;
 mod diff;
+mod doctor;
 mod export;
 mod fork;
 mod held;
 mod history;
+mod image;
 mod key;
 mod output;
 mod policy;
@@ -18,6 +20,7 @@ mod rehearse;
 mod resume;
 mod rewind;
 mod run;
+mod selftest;
 mod setup;
 mod status;
 mod store;
@@ -56,8 +59,11 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Rewind(args) => rewind::rewind(&world, args).await,
             Command::Fork(args) => fork::fork(&world, args).await,
             Command::Store(args) => store::store(&world, args).await,
+            Command::Image(args) => image::image(&world, args),
             Command::Rehearse(args) => rehearse::rehearse(args).await,
-            Command::Policy(args) => policy::policy(args),
+            Command::Policy(args) => policy::policy(&world, args),
+            Command::Doctor(args) => Ok(doctor::doctor(&world, &args)),
+            Command::Sandbox(args) => selftest::sandbox(&world, &args),
             Command::Key(args) => key::key(&world, &args),
         }
     })

@@ -26,7 +26,7 @@ use crate::render::{JsonLines, say};
 use crate::world::World;
 
 pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure> {
-    let contract = contract(&args.order)?;
+    let contract = contract(world, &args.order)?;
     let order = order(&args.order, contract)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let model = choose_model(&args.order.model)?;

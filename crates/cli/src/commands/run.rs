@@ -11,14 +11,14 @@ use provost::evidence::git::{GitError, ObjectFormat, Repository};
 
 use super::export::Wanted;
 use super::output::Output;
-use super::setup::{ModelChoice, Place, approver, interrupt, keep_outside, policy, runtime};
+use super::setup::{ModelChoice, Place, approver, images, interrupt, keep_outside, policy, runtime};
 use crate::args::{ModelArgs, OrderArgs, Run, Wire};
 use crate::failure::{AtPath, Failure};
 use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
-    let contract = contract(&args.order)?;
+    let contract = contract(world, &args.order)?;
     let order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let model = choose_model(&args.order.model)?;
@@ -35,8 +35,12 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     output.ended(&place, &run, &ending, export).await
 }
 
-pub(super) fn contract(args: &OrderArgs) -> Result<Contract, Failure> {
-    let mut contract = Contract::new(args.goal.clone()).policy(policy(&args.policy)?).budget(Budget {
+pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Failure> {
+    let mut policy = policy(&args.policy)?;
+    if let Some(image) = &args.image {
+        policy.image = Some(images(world)?.find(image)?.digest);
+    }
+    let mut contract = Contract::new(args.goal.clone()).policy(policy).budget(Budget {
         steps: Some(args.max_steps),
         tokens: args.max_tokens,
         cost_micros: args.max_cost,

@@ -12,6 +12,8 @@ use provost::core::state::RunState;
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
 use provost::model::{Auth, BaseUrl, PlainHttp, Provider, Remote, Secret, WireKind};
+use provost::sandbox::image::ImageStore;
+use provost::sandbox::{Freshness, Probe, ProbeCache};
 use provost::tools::command::HostEnvironment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -215,6 +217,19 @@ pub(crate) fn host(world: &World) -> HostEnvironment {
     }
 }
 
+/// The user's images.
+pub(crate) fn images(world: &World) -> Result<ImageStore, Failure> {
+    Ok(ImageStore::new(world.images_path(None)?))
+}
+
+/// What this host can enforce, as an earlier process found or by trying now.
+pub(crate) fn probe(world: &World) -> Probe {
+    match world.cache_folder() {
+        Some(folder) => ProbeCache::new(folder).probe(Freshness::Cached).0,
+        None => Probe::run(),
+    }
+}
+
 /// A runtime over all of it.
 pub(crate) fn runtime(
     world: &World,
@@ -223,11 +238,12 @@ pub(crate) fn runtime(
     observer: Arc<dyn Observer>,
     approver: Arc<dyn Approver>,
 ) -> Result<Runtime, Failure> {
-    let mut runtime =
-        Runtime::new(place.store.clone(), place.spool.clone(), model.connect(world)?, model.fact());
+    let (store, spool) = (place.store.clone(), place.spool.clone());
+    let mut runtime = Runtime::on(probe(world), store, spool, model.connect(world)?, model.fact());
     runtime.approver = approver;
     runtime.observer = observer;
     runtime.host = host(world);
+    runtime.images = images(world)?;
     Ok(runtime)
 }
 

@@ -6,19 +6,20 @@ use std::sync::{Mutex, PoisonError};
 use provost::agent::{Observer, Words};
 use provost::core::act::{ActEnd, Change};
 use provost::core::changes::Changes;
-use provost::core::containment::Receipt;
+use provost::core::containment::{Receipt, Rung};
 use provost::core::digest::Digest;
 use provost::core::event::{
     ActDecided, ActFinished, Body, Event, GateVerdict, ModelFailed, RunCreated, Settlement, SubmitVia,
     Verdict,
 };
 use provost::core::id::ActId;
+use provost::core::policy::{Effect, LOOKED_UP};
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 
 use super::changes::word;
 use super::report::{receipt_lines, standing};
-use super::words::{act_title, behind, clipped, counted, duration, exit, policy};
+use super::words::{act_title, behind, clipped, counted, duration, exit, hosts, policy};
 
 /// What stands before a line of ours that belongs to no act: as much as step and act take up.
 const MARGIN: &str = "         ";
@@ -158,6 +159,17 @@ impl Console {
                 let by = visible(&approved.by, Lines::Escape);
                 self.line(&format!("{MARGIN}act {} {word} by {by}", approved.act));
             }
+            Body::NetDecided(decided) => {
+                let host = visible(&decided.host, Lines::Escape);
+                let port = decided.port;
+                let word = match (decided.decision.effect, decided.private.first()) {
+                    (_, Some(address)) => format!("not dialled: it leads to {address}"),
+                    (Effect::Allow, None) => "may be dialled".to_owned(),
+                    (Effect::Ask | Effect::Deny, None) => format!("refused ({})", decided.decision),
+                };
+                let at = if port == LOOKED_UP { host } else { format!("{host}:{port}") };
+                self.line(&format!("{MARGIN}net {at} {word}"));
+            }
             Body::ActSettled(settled) => {
                 let how = match settled.how {
                     Settlement::Happened => "happened",
@@ -234,6 +246,9 @@ impl Console {
         }
         self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
         self.line(&format!("  policy {}", policy(&created.policy)));
+        if let Some(hosts) = hosts(&created.policy) {
+            self.line(&format!("  network {hosts}, where commands are contained by {}", Rung::R3));
+        }
         if let Some(commit) = created.source.commit() {
             let scope = shown(created.source.scope().as_str());
             self.line(&format!("  commit {commit}, scope `{scope}`, tree {}", created.tree));

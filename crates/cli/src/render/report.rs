@@ -36,6 +36,7 @@ pub(crate) fn cost(ledger: &Ledger) -> String {
 pub(crate) fn receipt_lines(receipt: &Receipt) -> Vec<String> {
     let landlock = receipt.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
     let mut lines = vec![format!("{} on kernel {}, {landlock}", receipt.rung, receipt.kernel)];
+    lines.extend(receipt.image.map(|image| format!("image sha256:{image}")));
     for strength in [Strength::Enforced, Strength::Sampled, Strength::Absent] {
         let names: Vec<&str> = Guarantee::ALL
             .into_iter()

@@ -2,6 +2,7 @@
 
 use provost::core::act::{ExitFact, Touch, show_argv};
 use provost::core::budget::Budget;
+use provost::core::containment::Rung;
 use provost::core::policy::{Layer, Policy};
 pub(crate) use provost::core::text::moment;
 use provost::core::text::{Lines, visible};
@@ -71,6 +72,10 @@ pub(crate) fn exit(exit: ExitFact) -> String {
 /// An act by its tool and the first thing that it touches.
 pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
     let what = touches.first().map_or(String::new(), |touch| match touch {
+        // The line, which is the last of bash's words.
+        Touch::Exec { argv, .. } | Touch::Shell { argv, .. } if tool == "shell" && argv.len() == 5 => {
+            visible(&argv[4], Lines::Escape)
+        }
         Touch::Exec { argv, .. } => show_argv(argv),
         Touch::Read { path } | Touch::Write { path } => visible(path.as_str(), Lines::Escape),
         other => other.to_string(),
@@ -81,6 +86,25 @@ pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
 /// All layers of a policy, the most general first.
 pub(crate) fn policy(policy: &Policy) -> String {
     policy.layers.iter().map(layer).collect::<Vec<_>>().join("; ")
+}
+
+/// The hosts that commands may dial under R3; `None` where there are none.
+pub(crate) fn hosts(policy: &Policy) -> Option<String> {
+    /// Hosts that are shown.
+    const MOST: usize = 8;
+    if !policy.opens_network(Rung::R3) {
+        return None;
+    }
+    let all = policy.allowed_hosts();
+    let mut text: Vec<String> =
+        all.iter().take(MOST).map(|host| format!("`{}`", visible(host, Lines::Escape))).collect();
+    if all.len() > MOST {
+        text.push(format!("{} more", all.len() - MOST));
+    }
+    if text.is_empty() {
+        text.push("every public host".to_owned());
+    }
+    Some(text.join(", "))
 }
 
 /// A layer with the file it stands in, or, where it was typed, its rules.

@@ -326,6 +326,9 @@ fn explain() {
         (&rules, &["spawn", "helper"]),
         (&["--policy", "rules.toml", "--deny", "write src/lib.rs"], &["write", "src/lib.rs"]),
         (&["--policy", "strict", "--allow", "exec cargo test*"], &["exec", "cargo", "test", "-p", "x"]),
+        (&["--deny", "exec rm"], &["exec", "timeout", "5", "rm", "x"]),
+        (&["--deny", "exec rm"], &["shell", "cd src && cat a | sort > out.txt; $X"]),
+        (&["--policy", "strict", "--allow", "exec cat*"], &["shell", "cat a; echo done"]),
     ];
     let mut out = String::new();
     for (policy, act) in asked {

@@ -3,6 +3,7 @@
 //! ```toml
 //! preset = "workspace"        # what it builds on; without it, `strict`
 //! at_least = "R2"             # refuse to start where containment is weaker
+//! image = "sha256:9c1b…"      # the image that is the root of commands; whole, as `provost image digest` prints it
 //!
 //! allow = ["exec cargo test*", "write src/**"]
 //! ask   = ["write Cargo.toml"]
@@ -45,6 +46,14 @@ pub enum PolicyFileError {
         /// The file.
         source_name: String,
         /// Where and what.
+        message: String,
+    },
+    /// Not the digest of an image.
+    #[error("{source_name}: image: {message}")]
+    Image {
+        /// The file, and the line.
+        source_name: String,
+        /// What is wrong.
         message: String,
     },
     /// A rule that does not parse.
@@ -96,6 +105,7 @@ struct File {
     #[serde(default)]
     default: BTreeMap<Access, Default>,
     caps: Option<Spanned<FileCaps>>,
+    image: Option<Spanned<String>>,
 }
 
 /// Caps in the units that people use.
@@ -188,6 +198,13 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
     }
     if let Some(containment) = file.containment {
         policy.containment = containment;
+    }
+    if let Some(image) = &file.image {
+        let digest = image.get_ref().strip_prefix("sha256:").and_then(|hex| hex.parse().ok());
+        policy.image = Some(digest.ok_or_else(|| PolicyFileError::Image {
+            source_name: at(image.span()),
+            message: format!("`{}` is not `sha256:` and 64 hex digits", image.get_ref()),
+        })?);
     }
     Ok(policy)
 }

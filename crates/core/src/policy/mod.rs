@@ -6,6 +6,7 @@
 
 mod examples;
 mod file;
+mod net;
 mod pattern;
 mod preset;
 
@@ -15,12 +16,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use file::PolicyFileError;
+pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::Rung;
+use crate::containment::{Receipt, Rung};
+use crate::digest::Digest;
 use crate::path::RelPath;
 
 /// What a decision says.
@@ -153,6 +156,9 @@ pub struct Policy {
     /// What the processes of each command may take.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub caps: Caps,
+    /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
 }
 
 fn is_usual(caps: &Caps) -> bool {
@@ -306,7 +312,9 @@ impl Policy {
         let decision = self.decide_known(touch, index, rung);
         match touch {
             // It may be what a rule denies or asks about.
-            Touch::Expanded { argv, known, program } if decision.effect == Effect::Allow => {
+            Touch::Expanded { argv, known, program } | Touch::Shell { argv, known: Some(known), program }
+                if decision.effect == Effect::Allow =>
+            {
                 let may = |rule: &Rule| rule.pattern.may_match(argv, *known, program.as_deref());
                 self.restricting(Access::Exec, may).map_or(decision, |rule| asked(rule, index))
             }
@@ -396,6 +404,17 @@ impl Policy {
             layer: name,
             source,
         }
+    }
+
+    /// Whether what contained a command, or is to contain commands, is what this policy takes.
+    pub fn takes(&self, receipt: &Receipt) -> Result<(), &'static str> {
+        if receipt.rung < self.at_least {
+            return Err("its containment is weaker than the policy takes");
+        }
+        if receipt.image != self.image || (receipt.rung == Rung::R4) != self.image.is_some() {
+            return Err("the root of its commands is not the image that the policy names");
+        }
+        Ok(())
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

@@ -160,6 +160,17 @@ impl Pattern {
         self.text.split_once(' ').map_or("", |(_, rest)| rest.trim())
     }
 
+    /// The host of a `net` rule where it is no glob.
+    pub(super) fn literal_host(&self) -> Option<&str> {
+        let host = (self.access == Access::Net).then(|| self.globs.first().map(Glob::text))??;
+        (!host.contains(['*', '?', '[', ']', '{', '}', '\\'])).then_some(host)
+    }
+
+    /// The port of a `net` rule, as written.
+    pub(super) fn port(&self) -> Option<&str> {
+        (self.access == Access::Net).then(|| self.globs.get(1).map(Glob::text))?
+    }
+
     pub(super) fn matches(&self, touch: &Touch, effect: Effect) -> bool {
         if touch.access() != self.access {
             return false;
@@ -170,7 +181,8 @@ impl Pattern {
                 hit(path.as_str()) || (effect != Effect::Allow && (self.root || path.ancestors().any(hit)))
             }
             Touch::Exec { argv, program } => self.matches_argv(argv, program.as_deref(), effect),
-            Touch::Shell { argv, program } => {
+            Touch::Shell { argv, known, program } => {
+                let argv = known.map_or(&argv[..], |known| &argv[..argv.len().min(known as usize)]);
                 effect != Effect::Allow && self.matches_argv(argv, program.as_deref(), effect)
             }
             Touch::Expanded { argv, known, program } => {

@@ -116,6 +116,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         },
         at_least: Rung::R0,
         caps: Caps::default(),
+        image: None,
     }
 }
 

@@ -8,7 +8,6 @@ use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Vio
 use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::changes::merge;
-use crate::containment::Rung;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
@@ -39,6 +38,12 @@ impl RunState {
         }
         if let Body::ActDecided(body) = &event.body {
             self.check_decision(event.seq, body)?;
+        }
+        if let Body::NetDecided(body) = &event.body
+            && let Some(decided) = self.decide_dial(body).filter(|decided| *decided != body.decision)
+        {
+            let recorded = Box::new(body.decision.clone());
+            return Err(Violation::Decision { seq: event.seq, recorded, decided: Box::new(decided) });
         }
         let driven = if self.attached { Driven::Yes } else { Driven::No };
         let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
@@ -160,6 +165,7 @@ impl RunState {
             Body::ActDecided(body) => self.act_decided(body),
             Body::ActApproved(body) => self.act_approved(body),
             Body::ActStarted(body) => self.act_started(body),
+            Body::NetDecided(body) => self.net_decided(body),
             Body::ActSettled(body) => self.act_settled(body),
             Body::ActFinished(body) => self.act_finished(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
@@ -197,12 +203,13 @@ impl RunState {
 
     fn driver_attached(&mut self, body: &DriverAttached) -> Checked {
         must(body.generation > self.generation, "its generation is not newer than the driver's before it")?;
-        let at_least = self.created.as_ref().map_or(Rung::R0, |created| created.policy.at_least);
-        must(body.containment.rung >= at_least, "its containment is weaker than the policy takes")?;
+        self.check_containment(&body.containment)?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
         self.rewinding = false;
+        // What the driver before it ran is gone with it.
+        self.running.clear();
         self.generation = body.generation;
         self.rung = body.containment.rung;
         self.containment = Some(body.containment.clone());
@@ -247,6 +254,7 @@ impl RunState {
             self.indeterminate = body.act;
         }
         self.attached = false;
+        self.running.clear();
         self.pause = Some(body.clone());
         Ok(())
     }
@@ -411,6 +419,7 @@ impl RunState {
             self.gate.disturbed = false;
         }
         open_mut(&mut self.open, body.act)?.started = Some(body.intent.clone());
+        self.command_started(body);
         Ok(())
     }
 
@@ -439,9 +448,14 @@ impl RunState {
         self.check_no_denied_change(changes)?;
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
+        self.check_traffic(body.act, body.command.as_ref())?;
+        if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
+            self.check_containment(receipt)?;
+        }
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;
+        self.running.remove(&body.act);
         self.indeterminate = self.indeterminate.filter(|open| *open != body.act);
         self.changed(&changes);
         self.count(&act, body);

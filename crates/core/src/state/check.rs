@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
-use crate::containment::Rung;
+use crate::containment::{Receipt, Rung};
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
 use crate::outcome::Outcome;
 use crate::path::RelPath;
@@ -35,6 +35,11 @@ impl RunState {
                 must(*limit_ms <= created.limits.command_ms, "it gives a command more time than the contract")
             }
         }
+    }
+
+    /// What contains commands is what the contract takes.
+    pub(super) fn check_containment(&self, receipt: &Receipt) -> Checked {
+        self.created.as_ref().map_or(Ok(()), |created| created.policy.takes(receipt).map_err(str::to_owned))
     }
 
     /// Nothing recorded as changed lies where the policy denies writing: what a command changed there was undone.

@@ -7,6 +7,7 @@
 mod apply;
 mod check;
 mod decided;
+mod net;
 mod next;
 mod rewind;
 mod violation;
@@ -151,6 +152,8 @@ pub struct RunState {
     unanswered: Option<String>,
     step: Option<Step>,
     open: BTreeMap<ActId, OpenAct>,
+    /// Commands that run under the driver that has the run, and what was decided of the hosts that they dial.
+    running: BTreeMap<ActId, net::Dials>,
     /// The open act of which a driver could not tell whether it happened.
     indeterminate: Option<ActId>,
     net: BTreeMap<RelPath, Change>,
@@ -201,6 +204,7 @@ impl RunState {
             unanswered: None,
             step: None,
             open: BTreeMap::new(),
+            running: BTreeMap::new(),
             indeterminate: None,
             net: BTreeMap::new(),
             files: BTreeMap::new(),

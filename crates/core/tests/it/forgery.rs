@@ -5,13 +5,15 @@
 mod caps;
 mod drivers;
 mod hand;
+mod images;
+mod net;
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget};
-use provost_core::containment::Rung;
+use provost_core::containment::{Receipt, Rung};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
@@ -63,6 +65,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActDecided(body) => Some(body.act),
         Body::ActApproved(body) => Some(body.act),
         Body::ActStarted(body) => Some(body.act),
+        Body::NetDecided(body) => Some(body.act),
         Body::ActSettled(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
@@ -161,6 +164,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunFinished(_) | Body::DriverDetached(_) | Body::ModelFailed(_) | Body::WorkspaceDrifted(_) => {
             false
         }
+        // Missed where traffic names the host, which the worlds have none of.
+        Body::NetDecided(_) => false,
     }
 }
 
@@ -833,7 +838,8 @@ fn the_gate_may_start_others_and_is_still_the_contracts_command() {
 fn a_shell_whose_commands_are_kept_back_is_refused() {
     let strict = Layer::named("hand").rule(Effect::Allow, "exec ls*").unwrap();
     let mut hand = Hand::new(Policy::preset(Preset::Strict).with(strict), Rung::R3, 1);
-    let bash = || Touch::Shell { argv: vec!["bash".into(), "-c".into(), "rm a".into()], program: None };
+    let bash =
+        || Touch::Shell { argv: vec!["bash".into(), "-c".into(), "rm a".into()], known: None, program: None };
     let alone = hand.decided(Some(0), "shell", vec![bash()], Recovery::Supervised);
     hand.cannot(alone, "no command was put before the policy");
     let act = hand.decides(Some(0), vec![bash(), exec("ls"), write("asked")]);

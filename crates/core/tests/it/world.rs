@@ -17,9 +17,9 @@ use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
-    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed, Note,
-    Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted,
-    Verdict, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
+    DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact, ModelFailed,
+    NetDecided, Note, Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement,
+    Submitted, Verdict, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -80,7 +80,7 @@ pub(crate) fn path(text: &str) -> RelPath {
 }
 
 pub(crate) fn receipt(rung: Rung) -> Receipt {
-    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None }
+    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None, image: None }
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -599,7 +599,8 @@ impl World {
                 Touch::Write { path } => writes.push(path.clone()),
                 Touch::Exec { argv, .. } if index == 0 => {
                     let intent = Intent::Command { argv: argv.clone(), cwd: RelPath::root(), limit_ms: 1000 };
-                    return self.append(Body::ActStarted(ActStarted { act: id, intent }));
+                    self.append(Body::ActStarted(ActStarted { act: id, intent }));
+                    return self.dial(id);
                 }
                 // Not yet in the journal's vocabulary: these fail before they start.
                 _ => {
@@ -613,6 +614,15 @@ impl World {
         }
         let changes = writes.iter().map(|path| self.change(path.as_str())).collect();
         self.append(Body::ActStarted(ActStarted { act: id, intent: Intent::Write { changes } }));
+    }
+
+    /// A command that runs may dial.
+    fn dial(&mut self, act: ActId) {
+        if self.choices.once_in(3) {
+            let (host, port) = ("example.org".to_owned(), 443);
+            let decision = self.created().policy.decide_dial(&host, port, self.state.rung());
+            self.append(Body::NetDecided(NetDecided { act, host, port, decision, private: Vec::new() }));
+        }
     }
 
     /// Ends an act that started. By the same driver or by the next, the event is the same.
@@ -650,6 +660,7 @@ impl World {
             output_bytes: 0,
             survivors: 0,
             caps: Vec::new(),
+            traffic: None,
             containment: (act.rung != self.state.rung() || self.choices.once_in(4))
                 .then(|| receipt(act.rung)),
         };

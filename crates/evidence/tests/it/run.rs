@@ -208,6 +208,7 @@ impl Run {
             guarantees: BTreeMap::new(),
             kernel: "6.18.0".into(),
             landlock_abi: Some(7),
+            image: None,
         };
         self.push(Body::DriverAttached(DriverAttached {
             generation: 1,
@@ -268,6 +269,7 @@ impl Run {
             output_bytes: 0,
             survivors: 0,
             caps: Vec::new(),
+            traffic: None,
             containment: Some(containment),
         };
         let end = if passes { ActEnd::Done } else { ActEnd::Failed };

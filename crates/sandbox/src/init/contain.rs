@@ -131,7 +131,7 @@ fn limits(limits: &Caps, rung: Rung) -> Result<(), Failure> {
     }
     set(libc::RLIMIT_FSIZE, limits.file_bytes)?;
     set(libc::RLIMIT_NOFILE, limits.open_files)?;
-    if rung == Rung::R3 {
+    if rung >= Rung::R3 {
         // Inside of the user namespace this counts the sandbox alone; outside it would count all of the user's.
         set(libc::RLIMIT_NPROC, limits.processes)?;
     }

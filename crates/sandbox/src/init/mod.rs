@@ -5,11 +5,14 @@
 
 mod capture;
 mod contain;
+mod image;
 mod kill;
 mod launch;
+mod listen;
 mod mounts;
 mod pid1;
 mod probe;
+mod resolver;
 mod sample;
 mod supervise;
 mod tend;

@@ -17,9 +17,10 @@ use rustix::mount::{
     unmount,
 };
 
+use super::image;
 use crate::record::Failure;
-use crate::sys::{self, NODEV, NOSUID, RDONLY, Step};
-use crate::view::{View, ViewStep};
+use crate::sys::{self, NODEV, NOEXEC, NOSUID, RDONLY, Step};
+use crate::view::{View, ViewStep, inodes};
 
 /// Device nodes that programs expect.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
@@ -66,6 +67,10 @@ pub(super) fn build(view: &View, is_root: bool) -> Result<Vec<String>, Failure> 
     let root = tmpfs("256k", "0755").step("mount-root")?;
     // Attached over the root, which hides nothing: this process still stands in the old one.
     attach(root.as_fd(), CWD, "/").step("mount-root")?;
+    let root = match &view.image {
+        Some(image) => image::root(image.path(), root.as_fd())?,
+        None => root,
+    };
     let root = root.as_fd();
     furnish(root, view, copies, devices, is_root)?;
     mask(root, view)?;
@@ -88,7 +93,7 @@ fn copy(path: &Path, writable: bool) -> Result<(OwnedFd, bool), Errno> {
 }
 
 /// `follow` is for host paths, which have been resolved by the driver, and for nothing else.
-fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
+pub(super) fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, Errno> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         // Always with what is mounted inside: a user namespace may not uncover what a mount hides.
@@ -102,9 +107,13 @@ fn clone(folder: BorrowedFd<'_>, path: &Path, follow: bool) -> Result<OwnedFd, E
     open_tree(folder, path, flags)
 }
 
-fn tmpfs(size: &str, mode: &str) -> Result<OwnedFd, Errno> {
+/// An empty file system in memory of so many bytes. Those that commands write to hold no more than [`inodes`] files.
+pub(super) fn tmpfs(size: &str, mode: &str) -> Result<OwnedFd, Errno> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&context, "size", size)?;
+    if let Ok(bytes) = size.parse() {
+        fsconfig_set_string(&context, "nr_inodes", inodes(bytes).to_string())?;
+    }
     fsconfig_set_string(&context, "mode", mode)?;
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
@@ -121,7 +130,7 @@ fn proc() -> Result<OwnedFd, Errno> {
 }
 
 /// Attaches a detached mount; an empty path means the place that `folder` itself is.
-fn attach(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
+pub(super) fn attach(tree: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &str) -> Result<(), Errno> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     if path.is_empty() {
         flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
@@ -136,11 +145,14 @@ fn furnish(
     devices: Vec<(&str, OwnedFd)>,
     is_root: bool,
 ) -> Result<(), Failure> {
-    let make = |path: &str, mode: u32| {
-        rustix::fs::mkdirat(root, path, Mode::from_raw_mode(mode)).at("mount-root", Path::new(path))
-    };
+    if view.image.is_some() {
+        image::check(root)?;
+    }
     for path in ["proc", "dev", "dev/shm", "tmp", "run", "var"] {
-        make(path, 0o755)?;
+        match rustix::fs::mkdirat(root, path, Mode::from_raw_mode(0o755)) {
+            Err(Errno::EXIST) if view.image.is_some() => {}
+            other => other.at("mount-root", Path::new(path))?,
+        }
     }
     for (link, target) in DEVICE_LINKS {
         rustix::fs::symlinkat(target, root, link).at("mount-root", Path::new(link))?;
@@ -167,6 +179,9 @@ fn furnish(
             ViewStep::Tmp => {
                 let tmp = tmpfs(&view.tmp_bytes.to_string(), "1777").step("mount-tmp")?;
                 rustix::fs::mkdirat(&tmp, "home", Mode::from_raw_mode(0o700)).step("mount-tmp")?;
+                if view.image.is_some() {
+                    sys::mount_setattr(tmp.as_fd(), NOEXEC, false).step("mount-tmp")?;
+                }
                 put(root, Path::new("/tmp"), true, tmp.as_fd())?;
             }
             ViewStep::Bind { path, .. } => {
@@ -181,8 +196,9 @@ fn furnish(
     let shows_var =
         |step: &ViewStep| matches!(step, ViewStep::Bind { path, .. } if path.path() == Path::new("/var"));
     if !view.steps.iter().any(shows_var) {
-        for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
-            match rustix::fs::symlinkat(target, root, link) {
+        let (var, _) = parent(root, Path::new("/var/tmp"))?;
+        for (link, target) in [("tmp", "/tmp"), ("run", "/run")] {
+            match rustix::fs::symlinkat(target, &var, link) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno).at("mount-root", Path::new(link)),
             }

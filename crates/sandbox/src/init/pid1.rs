@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::sample::{self, Sampler};
-use super::{contain, mounts, supervise};
+use super::{contain, listen, mounts, resolver, supervise};
 use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -40,7 +40,11 @@ pub(super) struct Ends {
 /// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside, so that files which the
 /// command makes belong to the caller.
 pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends: Ends) -> ! {
-    let unprotected = match set_up(view, ids) {
+    let network = || match &order.listen {
+        Some(wanted) => listen::open(wanted, &ends.setup).and_then(|()| resolver::cover()),
+        None => Ok(()),
+    };
+    let unprotected = match set_up(view, ids).and_then(|unprotected| network().map(|()| unprotected)) {
         Ok(unprotected) => unprotected,
         Err(failure) => {
             wire::report(&ends.setup, &Report::Failed(failure));
@@ -63,22 +67,26 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
 pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Vec<String>, Failure> {
     // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
-    map_ids(ids)?;
+    map_ids(ids, view.image.as_ref().map_or(ids, |_| NOBODY))?;
     sys::loopback_up().step("loopback")?;
     sys::set_host_name(b"sandbox").step("host-name")?;
     mounts::build(view, ids.0 == 0)
 }
 
-/// Gives this process its own ids in its user namespace, and those only.
-pub(super) fn map_ids((uid, gid): (u32, u32)) -> Result<(), Failure> {
+/// Who commands are in an image, where the caller's name means nothing: what they make belongs to the caller all the
+/// same.
+const NOBODY: (u32, u32) = (65534, 65534);
+
+/// Gives this process the ids `inside` in its user namespace for those that it has outside, and no others.
+pub(super) fn map_ids((uid, gid): (u32, u32), inside: (u32, u32)) -> Result<(), Failure> {
     let write = |path: &str, text: &str| {
         let file = rustix::fs::openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
             .at("user-namespace", Path::new(path))?;
         rustix::io::write(&file, text.as_bytes()).map(drop).at("user-namespace", Path::new(path))
     };
     write("/proc/self/setgroups", "deny")?;
-    write("/proc/self/uid_map", &format!("{uid} {uid} 1"))?;
-    write("/proc/self/gid_map", &format!("{gid} {gid} 1"))
+    write("/proc/self/uid_map", &format!("{} {uid} 1", inside.0))?;
+    write("/proc/self/gid_map", &format!("{} {gid} 1", inside.1))
 }
 
 /// What process 1 says when the command has ended, or when it ends it.

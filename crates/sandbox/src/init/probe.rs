@@ -10,6 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use provost_core::digest::Digest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -18,7 +19,7 @@ use super::{contain, kill, pid1, read_proc};
 use crate::bytes::Bytes;
 use crate::plan::{Carve, LandlockPlan};
 use crate::probe::{Fact, fact};
-use crate::profile::Profile;
+use crate::profile::{ImageRoot, Profile};
 use crate::sys::{self, Side};
 use crate::view::{self, View};
 use crate::wire::{self, Report};
@@ -55,7 +56,12 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         pid1::set_up(view, ids).map_err(|failure| failure.to_string())?;
         check()
     };
-    let checks: [(&str, libc::c_int, Check<'_>); 17] = [
+    let in_image = |check: &dyn Fn() -> Seen| -> Seen {
+        let view = scratch.image_view()?;
+        pid1::set_up(&view, ids).map_err(|failure| failure.to_string())?;
+        check()
+    };
+    let checks: [(&str, libc::c_int, Check<'_>); 18] = [
         (fact::SUBREAPER, 0, &subreaper),
         (fact::NO_NEW_PRIVILEGES, 0, &no_new_privileges),
         (fact::SECCOMP, 0, &|| filter(true)),
@@ -72,6 +78,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         (fact::IPC, all, &|| in_view(&|| host.no_segment())),
         (fact::FILE_SIZE, 0, &|| scratch.file_size()),
         (fact::OPEN_FILES, 0, &open_files),
+        (fact::IMAGE, all, &|| in_image(&|| scratch.image_only())),
         (fact::PROCESSES, libc::CLONE_NEWUSER, &|| processes(ids)),
     ];
     for (name, namespaces, check) in checks {
@@ -230,7 +237,7 @@ fn filter(inet: bool) -> Seen {
 }
 
 fn user_namespace(ids: (u32, u32)) -> Seen {
-    pid1::map_ids(ids).map_err(text)?;
+    pid1::map_ids(ids, ids).map_err(text)?;
     if sys::ids() != ids {
         return Err(format!("ids became {:?}", sys::ids()));
     }
@@ -248,7 +255,7 @@ fn open_files() -> Seen {
 }
 
 fn processes(ids: (u32, u32)) -> Seen {
-    pid1::map_ids(ids).map_err(text)?;
+    pid1::map_ids(ids, ids).map_err(text)?;
     sys::drop_capabilities().map_err(text)?;
     sys::limit(libc::RLIMIT_NPROC, 1).map_err(text)?;
     match sys::fork(0) {
@@ -273,7 +280,7 @@ fn own_proc() -> Seen {
     }
 }
 
-/// Folders for the checks: `in` is a workspace with `a/`, `.git/` and `file`; `out` holds `secret`.
+/// Folders for the checks: `in` is a workspace with `a/`, `.git/` and `file`; `out` holds `secret`; `image` is a root.
 struct Scratch {
     path: PathBuf,
 }
@@ -284,10 +291,10 @@ impl Scratch {
         let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let scratch = Self { path: format!("/tmp/provost-probe-{:016x}", u64::from_ne_bytes(random)).into() };
         rustix::fs::mkdir(&scratch.path, rustix::fs::Mode::from_raw_mode(0o700))?;
-        for folder in ["in", "in/a", "in/.git", "out"] {
+        for folder in ["in", "in/a", "in/.git", "out", "image", "image/etc"] {
             fs::create_dir(scratch.path.join(folder))?;
         }
-        for file in ["in/file", "in/.git/config", "out/secret"] {
+        for file in ["in/file", "in/.git/config", "out/secret", "image/etc/of-the-image"] {
             fs::write(scratch.path.join(file), "x")?;
         }
         Ok(scratch)
@@ -302,6 +309,23 @@ impl Scratch {
         profile.protected = vec![self.at("in/.git")];
         profile.limits.tmp_bytes = Some(1 << 20);
         Ok(view::view(&profile, &self.at("in")))
+    }
+
+    /// `image` as the root.
+    fn image_view(&self) -> Result<View, String> {
+        let mut profile = Profile::for_workspace(self.at("in")).map_err(text)?;
+        profile.limits.tmp_bytes = Some(1 << 20);
+        profile.image = Some(ImageRoot { folder: self.at("image"), digest: Digest::ZERO });
+        Ok(view::view(&profile, &self.at("in")))
+    }
+
+    fn image_only(&self) -> Seen {
+        works("the workspace", fs::read(self.at("in/file")))?;
+        works("a file of the image", fs::read("/etc/of-the-image"))?;
+        works("/tmp", fs::write("/tmp/new", "x"))?;
+        refused("a file of the host", fs::symlink_metadata("/etc/passwd"), &[Errno::NOENT])?;
+        refused("a write to the image", fs::write("/etc/of-the-image", "y"), &[Errno::ROFS])?;
+        Ok("an image's files are the root".to_owned())
     }
 
     fn restrict(&self, plan: LandlockPlan) -> Result<(), String> {

@@ -37,12 +37,12 @@ impl Sampler {
             return None;
         }
         // Under R3 `/proc` holds the tree and nothing else; otherwise all of the host's processes have to be read.
-        let interval = Duration::from_millis(if rung == Rung::R3 { 100 } else { 500 });
+        let interval = Duration::from_millis(if rung >= Rung::R3 { 100 } else { 500 });
         Some(Self {
             caps: *caps,
             interval,
             due: Instant::now() + interval,
-            processes_refused: rung == Rung::R3 && sys::ids().0 != 0,
+            processes_refused: rung >= Rung::R3 && sys::ids().0 != 0,
             hits: Vec::new(),
         })
     }

@@ -128,7 +128,7 @@ fn run(
         buffer: vec![0; CHUNK],
         output_open: true,
         last: Last::default(),
-        sampler: if plan.rung == Rung::R3 { None } else { Sampler::new(&plan.limits, plan.rung) },
+        sampler: if plan.rung >= Rung::R3 { None } else { Sampler::new(&plan.limits, plan.rung) },
     };
     let limit = Duration::from_millis(order.wall_ms);
     let cut = watch.until_end(began + limit);
@@ -294,9 +294,14 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Vec<S
             };
         }
         if !from_child.is_empty() {
-            break match wire::next(&child.setup) {
-                Some(Report::Ready { unprotected }) => return Ok(unprotected),
-                Some(Report::Failed(failure)) => failure,
+            break match wire::next_with(&child.setup) {
+                Some((Report::Ready { unprotected }, _)) => return Ok(unprotected),
+                Some((listening @ Report::Listening { .. }, sockets)) => {
+                    let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+                    wire::report_with(control, &listening, &sockets);
+                    continue;
+                }
+                Some((Report::Failed(failure), _)) => failure,
                 _ => Failure::new("set-up", libc::ECHILD, "its process died"),
             };
         }
@@ -455,7 +460,7 @@ impl Watch<'_> {
     fn finish(&mut self, rung: Rung, cut: bool) -> u32 {
         let deadline = Instant::now() + KILL_LIMIT;
         let survivors = match rung {
-            Rung::R3 => {
+            Rung::R3 | Rung::R4 => {
                 let _ = sys::kill(self.child.pid, libc::SIGKILL);
                 self.await_death(deadline)
             }

@@ -125,6 +125,7 @@ fn nested_process() {
         wall: std::time::Duration::from_secs(10),
         keep_head: 100,
         keep_tail: 100,
+        egress: None,
         record_dir: dir.path().join("record"),
     };
     let record = contained.run(&command, &provost_sandbox::Cancel::new().unwrap()).unwrap();

@@ -28,6 +28,7 @@ fn driver_process() {
         wall: Duration::from_secs(30),
         keep_head: 1000,
         keep_tail: 1000,
+        egress: None,
         record_dir: base.join("record"),
     };
     let contained = sandbox(rung, profile);

@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test's failure is a panic")]
 
 mod basics;
+mod cache;
 mod caps;
+mod egress;
 mod files;
+mod images;
 mod kernel;
+mod languages;
 mod lifecycle;
 mod network;
 mod ordinary;
@@ -13,6 +17,8 @@ mod output;
 mod processes;
 mod programs;
 mod protected;
+mod rust_image;
+mod selftest;
 mod support;
 mod tended;
 mod toolchains;

@@ -29,14 +29,22 @@ fn everything_holds_for_an_ordinary_user_too() {
         .arg(&copy)
         .args([
             "basics::",
+            "cache::",
             "caps::",
             "files::",
+            "images::",
             "protected::",
             "kernel::",
             "network::",
+            "egress::",
             "processes::",
             "lifecycle::",
+            "languages::go",
+            "languages::make",
+            "languages::npm",
+            "languages::a_browser",
             "programs",
+            "selftest::",
         ])
         .args(["--test-threads", "2"])
         .env_clear()

@@ -59,6 +59,7 @@ impl Host {
             wall: Duration::from_secs(20),
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
+            egress: None,
             record_dir: self.record_dir(),
         }
     }

@@ -102,6 +102,7 @@ impl World {
             seen: &seen,
             readable: &readable,
             environment: &self.env,
+            image: None,
         })
     }
 

@@ -31,7 +31,13 @@ struct Ready {
 }
 
 fn receipt() -> Receipt {
-    Receipt { rung: Rung::R3, guarantees: BTreeMap::new(), kernel: "sim".to_owned(), landlock_abi: None }
+    Receipt {
+        rung: Rung::R3,
+        guarantees: BTreeMap::new(),
+        kernel: "sim".to_owned(),
+        landlock_abi: None,
+        image: None,
+    }
 }
 
 fn record(ended: Ended) -> ExitRecord {

@@ -93,6 +93,7 @@ impl Sim {
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
             host: HostEnvironment::default(),
+            images: provost_sandbox::image::ImageStore::new(dir.path().join("images")),
             spool: dir.path().join("spool"),
             clock: Arc::new(move || clock.tick()),
         };

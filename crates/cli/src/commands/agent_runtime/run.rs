@@ -14,7 +14,7 @@ use provost::model::agent_runtime::events_log::State;
 use super::planner::Chosen;
 use super::tasks::{self, Tasks};
 use super::{name, order, report};
-use crate::commands::setup::{host, interrupt, keep_outside};
+use crate::commands::setup::{host, interrupt, keep_outside, probe};
 use crate::failure::{AtPath, Failure};
 use crate::world::World;
 
@@ -52,7 +52,8 @@ pub(super) async fn run(world: &World, dir: &Path, id: &str, workspace: &Path) -
         .map_err(|error| report::refused(of_task(id, error)))?;
     if !place.store.row(&run).await?.stage.is_over() {
         let (provider, folder) = chosen.provider(world, place, &run)?;
-        let mut runtime = Runtime::new(place.store.clone(), place.spool.clone(), provider, chosen.fact());
+        let mut runtime =
+            Runtime::on(probe(world), place.store.clone(), place.spool.clone(), provider, chosen.fact());
         runtime.host = host(world);
         runtime.retry = RetryPolicy { attempts: ATTEMPTS, ..RetryPolicy::default() };
         let driven = drive(&runtime, &run, settle, interrupt()?).await;

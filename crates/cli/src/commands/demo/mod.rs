@@ -17,13 +17,13 @@ use provost::core::policy::{Policy, Preset};
 use provost::evidence::git::Repository;
 use provost::evidence::keys::{SigningKey, VerifyingKey};
 use provost::evidence::verify::{ClaimId, Finding, Require, verify};
-use provost::sandbox::{Cancel, Command, Ended, Probe, Profile, RungChoice, Sandbox};
+use provost::sandbox::{Cancel, Command, Ended, Profile, RungChoice, Sandbox};
 use serde_json::json;
 
 use self::git::git;
 use self::rehearsal::Rehearsal;
 use super::output::Output;
-use super::setup::{ModelChoice, Place, host, interrupt, runtime};
+use super::setup::{ModelChoice, Place, host, interrupt, probe, runtime};
 use super::verify::claim_lines;
 use crate::args::{Demo, Wire};
 use crate::failure::{AtPath, Failure};
@@ -313,7 +313,7 @@ fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<
     let mut profile = Profile::for_workspace(dir).map_err(Failure::internal)?;
     profile.readable.extend(toolchain_folders(&host, &profile.workspace));
     let rungs = RungChoice::Strongest { at_least: provost::core::containment::Rung::R0 };
-    let sandbox = Sandbox::new(&Probe::run(), profile, rungs).map_err(Failure::internal)?;
+    let sandbox = Sandbox::new(&probe(world), profile, rungs).map_err(Failure::internal)?;
     let record_dir = layout.at("store").join(format!("recipient-{name}"));
     fs::create_dir_all(&record_dir).at(&record_dir)?;
     let env = command_environment(&host);
@@ -325,6 +325,7 @@ fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<
         wall: Duration::from_mins(5),
         keep_head: 16 * 1024,
         keep_tail: 16 * 1024,
+        egress: None,
         record_dir: record_dir.clone(),
     };
     let cancel = Cancel::new().map_err(Failure::internal)?;

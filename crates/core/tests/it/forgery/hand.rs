@@ -194,6 +194,7 @@ pub(super) fn ran(code: i32, rung: Rung) -> CommandFact {
         output_bytes: 0,
         survivors: 0,
         caps: Vec::new(),
+        traffic: None,
         containment: Some(receipt(rung)),
     }
 }

@@ -1,0 +1,110 @@
+//! The network of a command: what policy decides of each host is in the journal before it is dialled.
+
+use std::sync::Arc;
+
+use provost_core::containment::Rung;
+use provost_core::event::{Body, NetDecided};
+use provost_core::id::ActId;
+use provost_core::net::Traffic;
+use provost_sandbox::{Cancel, Command, Egress, ExitRecord, HostDecision, NetReport, NotRecorded, Record};
+use provost_sandbox::{PROXY_ENVIRONMENT, RunError as CommandError};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::Driver;
+use crate::error::RunError;
+use crate::executor::Contained;
+
+/// A decision that a command's connection waits for to be durable.
+struct Pending {
+    decided: HostDecision,
+    durable: oneshot::Sender<()>,
+}
+
+/// Hands decisions to the driver, which alone writes to the journal.
+struct ToDriver(mpsc::UnboundedSender<Pending>);
+
+impl Record for ToDriver {
+    fn record(&self, decided: HostDecision) -> Result<(), NotRecorded> {
+        let (durable, is_durable) = oneshot::channel();
+        self.0.send(Pending { decided, durable }).map_err(|_| NotRecorded)?;
+        // The driver may be gone, or could not write.
+        is_durable.blocking_recv().map_err(|_| NotRecorded)
+    }
+}
+
+impl Driver<'_> {
+    /// Whether commands have a network: the policy allows some host, and they are contained by what can give them one.
+    pub(crate) fn has_network(&self) -> bool {
+        let state = self.recorder.state();
+        state.rung() >= Rung::R3
+            && state.created().is_some_and(|created| created.policy.opens_network(state.rung()))
+    }
+
+    /// Runs a command to its end, and puts on record meanwhile what it dials.
+    pub(super) async fn run_with_network(
+        &mut self,
+        act: ActId,
+        sandbox: &Arc<dyn Contained>,
+        mut command: Command,
+        cancel: Cancel,
+    ) -> Result<(Result<ExitRecord, CommandError>, NetReport), RunError> {
+        let policy = self.recorder.state().created().map(|created| Arc::new(created.policy.clone()));
+        let Some(policy) = policy.filter(|_| self.has_network()) else {
+            return Ok((sandbox.run(command, cancel).await, NetReport::default()));
+        };
+        let (sender, mut pending) = mpsc::unbounded_channel();
+        let egress = Egress::new(policy, Arc::new(ToDriver(sender)));
+        command.egress = Some(egress.clone());
+        let proxies = PROXY_ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into()));
+        command.env.extend(proxies);
+        // Cargo may ask its registry; what of that the policy allows is decided where it dials.
+        command.env.remove(std::ffi::OsStr::new("CARGO_NET_OFFLINE"));
+        let running = sandbox.run(command, cancel);
+        tokio::pin!(running);
+        let mut failed = None;
+        let ended = loop {
+            tokio::select! {
+                biased;
+                Some(next) = pending.recv() => {
+                    if failed.is_none() {
+                        failed = self.record_dial(act, next).await.err();
+                    }
+                }
+                ended = &mut running => break ended,
+            }
+        };
+        match failed {
+            // From there on nothing was dialled, and the command has ended.
+            Some(error) => Err(error),
+            None => Ok((ended, egress.report())),
+        }
+    }
+
+    async fn record_dial(&mut self, act: ActId, pending: Pending) -> Result<(), RunError> {
+        let HostDecision { host, port, decision, private } = pending.decided;
+        self.recorder.record(Body::NetDecided(NetDecided { act, host, port, decision, private }))?;
+        self.recorder.commit().await?;
+        // Whoever waited may have ended with its command.
+        let _ = pending.durable.send(());
+        Ok(())
+    }
+}
+
+/// What is put on record of it; `None` where nothing was dialled or refused.
+pub(super) fn traffic(report: &NetReport) -> Option<Traffic> {
+    (!report.traffic.is_empty()).then(|| report.traffic.clone())
+}
+
+/// What the model is told of what was refused.
+pub(super) fn refusals(report: &NetReport) -> String {
+    let mut text = String::new();
+    for refusal in &report.refusals {
+        text.push_str(&format!("\nNetwork: `{}` was refused: {}.", refusal.what, refusal.why));
+    }
+    let told = report.refusals.len() as u64;
+    let more = report.traffic.refused.saturating_sub(told);
+    if told > 0 && more > 0 {
+        text.push_str(&format!("\nNetwork: {more} more attempts were refused."));
+    }
+    text
+}

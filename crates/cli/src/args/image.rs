@@ -1,0 +1,55 @@
+//! `provost image`.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use clap::builder::NonEmptyStringValueParser;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Images {
+    /// Folder of unpacked images [default: images beside the user's store].
+    #[arg(long, value_name = "DIR", env = "PROVOST_IMAGES", global = true)]
+    pub(crate) images: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: ImageCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Unpack the image of an OCI layout: a folder, or a tar archive of one (`podman save --format oci-archive`, `docker
+    /// save`). Prints its digest.
+    Import {
+        /// The layout. With `@sha256:…` after it, that image and no other.
+        source: PathBuf,
+        /// What to call it [default: the layout's own word].
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Make a Rust image from this host's toolchain and the libraries it needs, and unpack it. Prints its digest.
+    Build {
+        /// What to call it.
+        #[arg(long, value_name = "NAME", default_value = "rust")]
+        name: String,
+        /// Keep the layout in this folder, which must not exist or be empty, for other machines to import.
+        #[arg(long, value_name = "DIR")]
+        layout: Option<PathBuf>,
+    },
+    /// List the images that there are.
+    List {
+        /// One JSON object per image on standard output.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the digest of an image that there is, or of the one in a layout.
+    Digest {
+        /// A name, a digest, the beginning of one, or a layout.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        image: String,
+    },
+    /// Remove an image.
+    Remove {
+        /// A name, a digest, or the beginning of one.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        image: String,
+    },
+}

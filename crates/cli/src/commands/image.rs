@@ -1,0 +1,126 @@
+//! `provost image`: images that commands can have as their root.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use provost::core::digest::Digest;
+use provost::sandbox::image::{HostTools, Image, ImageError, ImageStore, NoImage, parse_digest, rust_image};
+use serde_json::json;
+
+use crate::args::{ImageCommand, Images};
+use crate::failure::{AtPath, Failure};
+use crate::render::words::counted;
+use crate::render::{JsonLines, say};
+use crate::world::World;
+
+pub(crate) fn image(world: &World, args: Images) -> Result<u8, Failure> {
+    let images = ImageStore::new(world.images_path(args.images.as_deref())?);
+    match args.command {
+        ImageCommand::Import { source, name } => {
+            let (source, pin) = pinned(&source)?;
+            told(&images.import(&source, pin, name.as_deref())?);
+        }
+        ImageCommand::Build { name, layout } => build(world, &images, &name, layout)?,
+        ImageCommand::List { json } => list(&images, json.into())?,
+        ImageCommand::Digest { image } => {
+            let digest = match images.find(&image) {
+                Err(ImageError::Unknown { .. }) if Path::new(&image).exists() => {
+                    images.digest(Path::new(&image))?
+                }
+                found => found?.digest,
+            };
+            say!("sha256:{digest}");
+        }
+        ImageCommand::Remove { image } => {
+            let image = images.find(&image)?;
+            images.remove(image.digest)?;
+            say!("removed {}", image.label());
+        }
+    }
+    Ok(0)
+}
+
+fn build(world: &World, images: &ImageStore, name: &str, layout: Option<PathBuf>) -> Result<(), Failure> {
+    let path = world.var("PATH").unwrap_or_default();
+    let tools = HostTools::of_path(OsStr::new(&path));
+    let image = match layout {
+        None => images.import_made(name, |folder| rust_image(&tools, folder, name))?,
+        Some(folder) => {
+            fs::create_dir_all(&folder).at(&folder)?;
+            if fs::read_dir(&folder).at(&folder)?.next().is_some() {
+                return Err(Failure::usage(format!("`{}` is not empty", folder.display())));
+            }
+            let digest = rust_image(&tools, &folder, name)?;
+            images.import(&folder, Some(digest), Some(name))?
+        }
+    };
+    told(&image);
+    Ok(())
+}
+
+/// Whether the list is for people or for programs.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    Words,
+    Json,
+}
+
+impl From<bool> for Form {
+    fn from(json: bool) -> Self {
+        if json { Self::Json } else { Self::Words }
+    }
+}
+
+fn list(images: &ImageStore, form: Form) -> Result<(), Failure> {
+    let all = images.list()?;
+    if all.is_empty() && form == Form::Words {
+        say!("no images in `{}`: `provost image build` makes one", images.folder().display());
+    }
+    for image in all {
+        match form {
+            Form::Json => JsonLines::say(&json!({
+                "digest": format!("sha256:{}", image.digest),
+                "name": image.name,
+                "layers": image.layers,
+                "entries": image.entries,
+                "bytes": image.bytes,
+                "root": image.root().display().to_string(),
+            })),
+            Form::Words => say!(
+                "sha256:{}  {:<20}  {}, {}",
+                image.digest,
+                image.name.as_deref().unwrap_or("-"),
+                counted(image.entries, "entry"),
+                counted(image.bytes >> 20, "MiB")
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn told(image: &Image) {
+    say!("sha256:{}", image.digest);
+}
+
+/// A layout, and the digest after `@` that pins the image in it.
+fn pinned(source: &Path) -> Result<(PathBuf, Option<Digest>), Failure> {
+    let bytes = source.as_os_str().as_bytes();
+    let at = bytes.windows(8).rposition(|window| window == b"@sha256:");
+    let Some(at) = at else { return Ok((source.to_owned(), None)) };
+    let digest = String::from_utf8_lossy(&bytes[at + 1..]).into_owned();
+    Ok((PathBuf::from(OsStr::from_bytes(&bytes[..at])), Some(parse_digest(&digest)?)))
+}
+
+impl From<ImageError> for Failure {
+    fn from(error: ImageError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<NoImage> for Failure {
+    fn from(error: NoImage) -> Self {
+        Self::usage(error)
+    }
+}

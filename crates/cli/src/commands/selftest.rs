@@ -1,0 +1,97 @@
+//! `provost sandbox selftest`.
+
+use provost::core::containment::Rung;
+use provost::sandbox::{Attempt, Freshness, Probe, ProbeCache, SelfTest, SelfTestError, Verdict};
+use serde_json::json;
+
+use crate::args::{Sandbox, SandboxCommand};
+use crate::failure::Failure;
+use crate::render::{counted, say};
+use crate::world::World;
+
+/// Exit code of a rung that is not what it says it is, or is not to be had.
+const NOT_CONTAINED: u8 = 9;
+
+pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
+    let SandboxCommand::Selftest(args) = &args.command;
+    let cache = world.cache_folder().map(ProbeCache::new);
+    let probe = cache.as_ref().map_or_else(Probe::run, |cache| cache.probe(Freshness::Fresh).0);
+    // Rungs that an earlier one disabled are looked at too.
+    let rung = args.rung.map_or_else(|| probe.clone().with_disabled(Vec::new()).strongest, Rung::from);
+    let test = SelfTest::run(&probe, rung).map_err(|error| match error {
+        SelfTestError::Unavailable(error) => Failure::coded(NOT_CONTAINED, error)
+            .hint("`provost doctor` says what is missing and how to mend it"),
+        error => Failure::internal(error),
+    })?;
+    let found = test.disabled();
+    let broken = found.is_some();
+    // Kept before anything is printed: a reader that goes away changes nothing.
+    let kept = cache.map(|cache| cache.judge(&probe, rung, found));
+    if args.json {
+        for attempt in &test.attempts {
+            say!("{}", with_kind(attempt)?);
+        }
+        let counts = test.counts();
+        say!(
+            "{}",
+            json!({
+                "kind": "selftest", "rung": format!("{rung:?}"), "counts": counts, "took_ms": test.took_ms,
+                "receipt": test.receipt, "disabled": broken,
+            })
+        );
+    } else {
+        show(&test, args.all);
+    }
+    match kept {
+        Some(Err(error)) if broken => {
+            Err(Failure::coded(NOT_CONTAINED, format!("{rung} is not what it says, and that cannot be kept: {error}"))
+                .hint("a later run would take it: name a weaker or stronger one with `at_least`, or mend the cache folder"))
+        }
+        None if broken => {
+            Err(Failure::coded(NOT_CONTAINED, format!("{rung} is not what it says, and there is nowhere to keep that"))
+                .hint("set HOME or XDG_CACHE_HOME"))
+        }
+        _ if broken => Err(Failure::coded(
+            NOT_CONTAINED,
+            format!("{rung} does not hold what it promises here; no run takes it any more"),
+        )
+        .hint("`provost doctor` says what is left")),
+        _ => Ok(0),
+    }
+}
+
+fn with_kind(attempt: &Attempt) -> Result<serde_json::Value, Failure> {
+    let mut value = serde_json::to_value(attempt).map_err(Failure::internal)?;
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("kind".to_owned(), "attack".into());
+    }
+    Ok(value)
+}
+
+fn show(test: &SelfTest, all: bool) {
+    say!("{} under attack; each attack also without containment, as the control", test.rung);
+    say!("");
+    for attempt in &test.attempts {
+        let (word, text) = match &attempt.verdict {
+            Verdict::Held { by, said } => ("held", format!("{by} ({said})")),
+            Verdict::Broken { by, seen } => ("BROKEN", format!("{seen}; {by} was to prevent it")),
+            Verdict::NotPromised { why, seen: Some(seen) } => ("not promised", format!("{seen}: {why}")),
+            Verdict::NotPromised { why, seen: None } => {
+                ("not promised", format!("failed all the same: {why}"))
+            }
+            Verdict::NotExpressible { why } => {
+                ("no control", format!("fails without containment too: {why}"))
+            }
+            Verdict::Failed { why } => ("NOT TRIED", why.clone()),
+        };
+        if all || !matches!(attempt.verdict, Verdict::Held { .. } | Verdict::NotExpressible { .. }) {
+            say!("  {word:<13} {:<28} {}: {text}", attempt.name, attempt.tries);
+        }
+    }
+    say!("");
+    let seconds = test.took_ms as f64 / 1000.0;
+    say!("{} in {seconds:.1} s: {}", counted(test.attempts.len() as u64, "attack"), test.counts());
+    if !all {
+        say!("--all prints those that held, and those that say nothing here");
+    }
+}

@@ -1,0 +1,172 @@
+//! Images as the root of commands, from import to evidence.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::script::{exec, script, sh, submit, told};
+use crate::support::{Rehearsal, Repo, TestEnvironment, bodies, finish};
+
+/// Makes an OCI layout with what `sh` needs and a file of its own, as other people's tools would write it: an archive of
+/// one gzipped layer.
+const LAYOUT: &str = r#"
+import gzip, hashlib, io, json, os, platform, re, subprocess, sys, tarfile
+
+def tar(entries):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content, mode in entries:
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), mode
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+files = {}
+for program in ["/bin/sh", "/bin/cat", "/bin/ls", "/bin/true"]:
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    for path in [program] + re.findall(r"(/\S+)", listed):
+        files[path] = open(path, "rb").read()
+entries = [(path[1:], content, 0o755) for path, content in sorted(files.items())]
+entries.append(("etc/of-the-image", sys.argv[2].encode(), 0o644))
+content = tar(entries)
+blobs = {}
+
+def keep(blob):
+    digest = hashlib.sha256(blob).hexdigest()
+    blobs["blobs/sha256/" + digest] = blob
+    return {"digest": "sha256:" + digest, "size": len(blob)}
+
+machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+kind = "application/vnd.oci.image."
+config = {"architecture": machine, "os": "linux", "config": {"Env": ["PATH=/bin", "FROM_IMAGE=yes"]},
+          "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(content).hexdigest()]}}
+layer = {"mediaType": kind + "layer.v1.tar+gzip", **keep(gzip.compress(content, 1))}
+manifest = {"schemaVersion": 2, "layers": [layer],
+            "config": {"mediaType": kind + "config.v1+json", **keep(json.dumps(config).encode())}}
+index = {"schemaVersion": 2, "manifests": [
+    {"mediaType": kind + "manifest.v1+json", **keep(json.dumps(manifest).encode())}]}
+blobs["index.json"] = json.dumps(index).encode()
+blobs["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
+open(sys.argv[1], "wb").write(tar([(name, blob, 0o644) for name, blob in blobs.items()]))
+print(index["manifests"][0]["digest"])
+"#;
+
+struct Case {
+    env: TestEnvironment,
+    repo: Repo,
+    model: Rehearsal,
+    archive: PathBuf,
+    /// As the maker of the layout says.
+    digest: String,
+}
+
+impl Case {
+    fn new(steps: impl IntoIterator<Item = Value>) -> Self {
+        let env = TestEnvironment::new();
+        let repo = env.repository("repository", &[("a.txt", "one\n")]);
+        let model = env.rehearse(&script(steps.into_iter().chain([submit()])));
+        let archive = env.at("layout.tar");
+        let digest = layout(&env, &archive, "of the image\n");
+        Self { env, repo, model, archive, digest }
+    }
+
+    fn import(&self, more: &[&str]) -> String {
+        let archive = self.archive.display().to_string();
+        let ran = self.env.provost(["image", "import", &archive].iter().chain(more)).code(0);
+        ran.stdout.trim().to_owned()
+    }
+
+    fn run(&self, more: &[&str]) -> crate::support::Ran {
+        self.env.run(&self.repo.path, &self.model, more)
+    }
+}
+
+fn layout(env: &TestEnvironment, archive: &std::path::Path, text: &str) -> String {
+    let mut make = env.command("python3");
+    make.args(["-c", LAYOUT, &archive.display().to_string(), text]);
+    finish(make).code(0).stdout.trim().to_owned()
+}
+
+#[test]
+fn a_run_in_an_image_sees_its_files_and_proves_which_image_it_was() {
+    let look = sh("cat /etc/of-the-image a.txt; ls /usr/bin/python3; echo $FROM_IMAGE > made.txt");
+    let case = Case::new([look, exec(&["python3", "-c", "1"])]);
+    assert_eq!(case.import(&["--name", "small"]), case.digest);
+    let out = case.env.at("evidence");
+    let out = out.to_str().unwrap();
+    let _ = case.run(&["--image", "small", "--verify", "cat /etc/of-the-image", "--export", out]).code(0);
+    let told = told(&case.model);
+    assert!(told[0].contains("of the image\none\n"), "{told:?}");
+    assert!(told[0].contains("cannot access '/usr/bin/python3'"), "{told:?}");
+    // A program of the host is no program of the image.
+    assert!(told[1].contains("there is no program `python3`: it is not in PATH (/bin)"), "{told:?}");
+    assert_eq!(fs::read_to_string(case.repo.path.join("made.txt")).unwrap(), "yes\n");
+    let hex = case.digest.strip_prefix("sha256:").unwrap();
+    let journal = case.env.journal(&case.env.only_run());
+    assert_eq!(bodies(&journal, "run.created")[0]["policy"]["image"], json!(hex));
+    let containment = &bodies(&journal, "driver.attached")[0]["containment"];
+    assert_eq!((&containment["rung"], &containment["image"]), (&json!("R4"), &json!(hex)));
+    let key = case.env.public_key();
+    let repository = case.repo.path.display().to_string();
+    let verify = ["verify", out, "--key", key.to_str().unwrap(), "--repo", &repository];
+    let _ = case.env.provost(verify).code(0);
+
+    // The control: without the image the host's files are seen.
+    let control = Case::new([sh("ls /usr/bin/python3; cat /etc/of-the-image")]);
+    let _ = control.run(&[]).code(0);
+    let told = crate::script::told(&control.model);
+    assert!(
+        told[0].contains("/usr/bin/python3\n") && told[0].contains("of-the-image: No such file"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn an_image_is_pinned_by_its_digest() {
+    let case = Case::new([]);
+    let archive = case.archive.display().to_string();
+    let pinned = |digest: &str| format!("{archive}@{digest}");
+    let other = layout(&case.env, &case.env.at("other.tar"), "another\n");
+    let refused = case.env.provost(["image", "import", &pinned(&other)]).code(2);
+    assert!(refused.stderr.contains(&format!("holds no single image for {other}")), "{}", refused.stderr);
+    let refused = case.env.provost(["image", "import", &pinned("sha256:12")]).code(2);
+    assert!(refused.stderr.contains("`sha256:12` is not a name of an image"), "{}", refused.stderr);
+    assert!(case.env.provost(["image", "list"]).code(0).stdout.starts_with("no images in "));
+    let said = case.env.provost(["image", "import", &pinned(&case.digest), "--name", "small"]).code(0).stdout;
+    assert_eq!(said.trim(), case.digest);
+    for image in ["small", &case.digest, &archive] {
+        assert_eq!(case.env.provost(["image", "digest", image]).code(0).stdout.trim(), case.digest);
+    }
+    let listed = case.env.provost(["image", "list", "--json"]).code(0).json();
+    assert_eq!((&listed[0]["name"], &listed[0]["digest"]), (&json!("small"), &json!(case.digest)));
+    let _ = case.env.provost(["image", "remove", "small"]).code(0);
+    let refused = case.env.provost(["image", "remove", "small"]).code(2);
+    assert!(refused.stderr.contains("there is no image `small`"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_queued_run_keeps_its_image_and_does_not_begin_without_it() {
+    let case = Case::new([sh("cat /etc/of-the-image")]);
+    let refused = case.run(&["--image", "small"]).code(2);
+    assert!(refused.stderr.contains("there is no image `small`"), "{}", refused.stderr);
+    let _ = case.import(&["--name", "small"]);
+    let mut args = case.env.run_args(&case.repo.path, &case.model, &["--image", "small", "--id", "in-image"]);
+    args[0] = "enqueue".to_owned();
+    let _ = case.env.provost(args).code(0);
+    // The name means another image by now; the run means the one that it was queued with.
+    let other = case.env.at("other.tar").display().to_string();
+    let _ = layout(&case.env, &case.env.at("other.tar"), "another\n");
+    let _ = case.env.provost(["image", "import", &other, "--name", "small"]).code(0);
+    let _ = case.env.provost(["image", "remove", &case.digest]).code(0);
+    let _ = case.env.provost(["worker", "--until-empty"]);
+    let journal = case.env.journal("in-image");
+    let held = bodies(&journal, "run.held");
+    assert_eq!(held.len(), 1, "{journal:?}");
+    assert!(bodies(&journal, "driver.attached").is_empty());
+    assert!(case.env.provost(["status", "in-image"]).stdout.contains(&case.digest));
+    // With the image back it runs.
+    let _ = case.import(&[]);
+    let _ = case.env.provost(["resume", "in-image"]).code(0);
+    assert!(told(&case.model)[0].contains("of the image\n"));
+}

@@ -1,0 +1,103 @@
+//! Process 1 of a command with a network: listeners in its namespace, whose descriptors go out to the driver.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use crate::egress::{Listen, RANGE, RANGE_BITS, Role};
+use crate::record::Failure;
+use crate::sys::Step;
+use crate::wire::{self, Report};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 256;
+
+/// The interface number of every namespace's loopback.
+const LOOPBACK: u32 = 1;
+
+/// Makes the listeners and sends them to the supervisor. The loopback has to be up, and the capabilities still there.
+pub(super) fn open(listen: &Listen, setup: &OwnedFd) -> Result<(), Failure> {
+    local_route(RANGE, RANGE_BITS).step("egress-route")?;
+    for address in &listen.addresses {
+        local_route(*address, 32).step("egress-route")?;
+    }
+    let home = Ipv4Addr::LOCALHOST;
+    let mut wanted = vec![
+        (Role::Proxy, home, 3128),
+        (Role::Socks, home, 1080),
+        (Role::Questions, home, 53),
+        (Role::QuestionsOverTcp, home, 53),
+        (Role::Capture, Ipv4Addr::UNSPECIFIED, 80),
+        (Role::Capture, Ipv4Addr::UNSPECIFIED, 443),
+    ];
+    wanted.extend(listen.captures.iter().map(|(address, port)| (Role::Capture, *address, *port)));
+    let mut roles = Vec::new();
+    let mut sockets = Vec::new();
+    for (role, address, port) in wanted {
+        sockets.push(bind(role, SocketAddrV4::new(address, port)).step("egress-listen")?);
+        roles.push(role);
+    }
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    if wire::report_with(setup, &Report::Listening { roles }, &descriptors) {
+        Ok(())
+    } else {
+        Err(Failure::new("egress-listen", libc::EPIPE, "the listeners could not be handed over"))
+    }
+}
+
+fn bind(role: Role, address: SocketAddrV4) -> Result<OwnedFd, Errno> {
+    let kind = if role == Role::Questions { SocketType::DGRAM } else { SocketType::STREAM };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::INET, kind, flags, None)?;
+    rustix::net::bind(&socket, &address)?;
+    if kind == SocketType::STREAM {
+        rustix::net::listen(&socket, BACKLOG)?;
+    }
+    Ok(socket)
+}
+
+/// Has the loopback take what goes to these addresses, as `ip route add local ADDRESS/BITS dev lo` does.
+fn local_route(address: Ipv4Addr, bits: u8) -> Result<(), Errno> {
+    let attribute = |kind: u16, value: [u8; 4]| -> Vec<u8> {
+        [&8u16.to_ne_bytes(), &kind.to_ne_bytes(), value.as_slice()].concat()
+    };
+    let route = [
+        libc::AF_INET as u8,
+        bits,
+        0,
+        0,
+        libc::RT_TABLE_LOCAL,
+        libc::RTPROT_BOOT,
+        libc::RT_SCOPE_HOST,
+        libc::RTN_LOCAL,
+    ];
+    let mut body = route.to_vec();
+    body.extend(0u32.to_ne_bytes());
+    body.extend(attribute(libc::RTA_DST, address.octets()));
+    body.extend(attribute(libc::RTA_OIF, LOOPBACK.to_ne_bytes()));
+    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE;
+    let mut message = ((16 + body.len()) as u32).to_ne_bytes().to_vec();
+    message.extend(libc::RTM_NEWROUTE.to_ne_bytes());
+    message.extend((flags as u16).to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(body);
+
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        // Number 0 is routing.
+        None,
+    )?;
+    rustix::net::send(&socket, &message, SendFlags::empty())?;
+    let mut answer = [0u8; 1024];
+    let (length, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    // An acknowledgement is an error message with the number 0 behind its header.
+    match answer[..length].get(16..20).and_then(|number| number.first_chunk::<4>()) {
+        Some([0, 0, 0, 0]) => Ok(()),
+        Some(number) => Err(Errno::from_raw_os_error(-i32::from_ne_bytes(*number))),
+        None => Err(Errno::BADMSG),
+    }
+}

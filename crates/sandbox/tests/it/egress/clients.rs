@@ -1,0 +1,81 @@
+//! Programs that fetch something, told of the proxies and not.
+
+use super::fixture::{BOTH, Net, Origin, Told};
+
+/// Fetches `http://origin.test/` at port 80 and at the server's own one.
+#[track_caller]
+fn fetches(told: Told, fetch: impl Fn(&str) -> Vec<String>) {
+    let origin = Origin::start();
+    let port = origin.address.port();
+    for url in ["http://origin.test/a?b=c".to_owned(), format!("http://origin.test:{port}/a?b=c")] {
+        let before = origin.connections();
+        let argv = fetch(&url);
+        let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let done = Net::with_origin(&origin).run(&argv, told);
+        done.assert_ok().assert_says("hello from origin");
+        let (line, host) = origin.seen().pop().unwrap();
+        assert_eq!(line, "GET /a?b=c HTTP/1.1");
+        assert!(host == "origin.test" || host == format!("origin.test:{port}"), "{host}");
+        let [traffic] = done.report.traffic.hosts.as_slice() else { panic!("{:?}", done.report) };
+        assert_eq!(traffic.host, "origin.test");
+        assert_eq!(traffic.connections as usize, origin.connections() - before);
+        assert!(traffic.sent > 50 && traffic.received > 50, "{traffic:?}");
+        assert_eq!(done.asked, ["origin.test"], "it is looked up once");
+        assert!(done.report.refusals.is_empty(), "{:?}", done.report);
+    }
+}
+
+fn words(line: &str, url: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).chain([url.to_owned()]).collect()
+}
+
+#[test]
+fn curl() {
+    for told in BOTH {
+        fetches(told, |url| words("curl -sS --fail", url));
+    }
+}
+
+#[test]
+fn curl_through_a_tunnel() {
+    let proxies =
+        ["-p -x http://127.0.0.1:3128", "-x socks5h://127.0.0.1:1080", "-x socks5://127.0.0.1:1080"];
+    for proxy in proxies {
+        fetches(Told::No, |url| words(&format!("curl -sS --fail {proxy}"), url));
+    }
+}
+
+#[test]
+fn python_urllib() {
+    for told in BOTH {
+        fetches(told, |url| {
+            let script = format!("import urllib.request as r; print(r.urlopen('{url}', timeout=10).read())");
+            vec!["/usr/bin/python3".to_owned(), "-c".to_owned(), script]
+        });
+    }
+}
+
+#[test]
+fn node_fetch() {
+    for told in BOTH {
+        fetches(told, |url| {
+            let script = format!("fetch('{url}').then(r => r.text()).then(console.log)");
+            vec!["node".to_owned(), "-e".to_owned(), script]
+        });
+    }
+}
+
+/// A sandbox of its own answers on its loopback as without a network.
+#[test]
+fn a_server_of_ones_own_still_answers() {
+    let origin = Origin::start();
+    let script = "import socket, urllib.request, threading, http.server as h\n\
+        s = h.HTTPServer(('127.0.0.1', 8000), h.SimpleHTTPRequestHandler)\n\
+        threading.Thread(target=s.serve_forever, daemon=True).start()\n\
+        for name in ('127.0.0.1', 'localhost'):\n    \
+            assert urllib.request.urlopen(f'http://{name}:8000/', timeout=10).status == 200\n\
+        assert socket.gethostbyname('sandbox') == '127.0.0.1'";
+    for told in BOTH {
+        Net::with_origin(&origin).py(script, told).assert_ok();
+    }
+}

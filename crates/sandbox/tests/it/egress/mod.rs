@@ -1,0 +1,7 @@
+//! A network of named hosts: real clients in the sandbox, real servers on the host's loopback, names looked up by a table
+//! of the test's own.
+
+mod clients;
+mod fixture;
+mod refusals;
+mod requests;
