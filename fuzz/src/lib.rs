@@ -5,6 +5,7 @@
 mod egress;
 mod evidence;
 mod model;
+mod shell;
 mod tools;
 mod world;
 
@@ -21,6 +22,7 @@ use provost_evidence::canonical::to_canonical;
 pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
 pub use model::{anthropic, chat, events_log, script, sse};
+pub use shell::shell;
 pub use tools::{arguments, exit_record, patch};
 
 /// An event: what is read and written again is the same event, and its canonical form is a fixed point.

@@ -547,9 +547,9 @@ pub(crate) enum PolicyCommand {
     Explain {
         #[command(flatten)]
         policy: PolicyArgs,
-        /// read, write, exec, net, call or spawn.
+        /// read, write, exec, shell, net, call or spawn.
         access: String,
-        /// What is accessed: a path, a command's words, HOST:PORT, a name. Options of this command come before it.
+        /// What is accessed: a path, a command's words, a line for a shell (as one word), HOST:PORT, a name. Options of this command come before it.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         target: Vec<String>,
     },

@@ -87,8 +87,11 @@ pub enum Touch {
     /// What a shell does by itself: the shell that runs a line all of whose commands are decided on by themselves, or a
     /// builtin that starts nothing and writes nothing. Rules that deny it or ask about it hold; no rule need allow it.
     Shell {
-        /// Argument vector.
+        /// Argument vector; as written where it is not known.
         argv: Vec<String>,
+        /// How many words are known, where expansions make the others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        known: Option<u32>,
         /// Where `argv[0]` was found; `None` for a builtin.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         program: Option<String>,
@@ -156,8 +159,8 @@ impl fmt::Display for Touch {
         write!(f, "{} ", self.access())?;
         match self {
             Self::Read { path } | Self::Write { path } => f.write_str(&visible(path.as_str(), Lines::Escape)),
-            Self::Exec { argv, .. } | Self::Shell { argv, .. } => f.write_str(&show_argv(argv)),
-            Self::Expanded { argv, known, .. } => {
+            Self::Exec { argv, .. } | Self::Shell { argv, known: None, .. } => f.write_str(&show_argv(argv)),
+            Self::Expanded { argv, known, .. } | Self::Shell { argv, known: Some(known), .. } => {
                 let (fixed, made) = argv.split_at(argv.len().min(*known as usize));
                 f.write_str(&show_argv(fixed))?;
                 made.iter().try_for_each(|word| write!(f, " {}", visible(word, Lines::Escape)))

@@ -104,7 +104,7 @@ fn request(args: &Value, ctx: &Context<'_>) -> Result<CommandRequest, BadCall> {
     })
 }
 
-fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
+pub(crate) fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
     let located = ctx.workspace.locate(&ctx.workspace.name(text)?)?;
     match located.kind {
         Some(Kind::Folder) => Ok(located.real),

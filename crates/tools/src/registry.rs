@@ -40,7 +40,7 @@ impl Registry {
 
     /// The tools of this crate.
     pub fn standard() -> Self {
-        let tools: [Arc<dyn Tool>; 9] = [
+        let tools: [Arc<dyn Tool>; 10] = [
             Arc::new(crate::read::ReadFile::default()),
             Arc::new(crate::list::ListDir::default()),
             Arc::new(crate::search::grep::Grep::default()),
@@ -49,6 +49,7 @@ impl Registry {
             Arc::new(crate::edit::EditFile::default()),
             Arc::new(crate::patch::ApplyPatch::default()),
             Arc::new(crate::exec::Exec::default()),
+            Arc::new(crate::shell::Shell::default()),
             Arc::new(crate::submit::Submit::default()),
         ];
         let mut registry = Self::empty();

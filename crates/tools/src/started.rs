@@ -141,22 +141,12 @@ impl<'a> Touches<'a> {
         }
     }
 
-    /// A line that a shell reads. Only one without anything special to a shell is read.
-    fn line(&mut self, line: &Word, _grammar: Grammar, folders: &Folders, depth: usize) {
-        const RESERVED: &[&str] = &[
-            "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
-            "select", "then", "until", "while", "time",
-        ];
-        let plain = |c: char| c.is_alphanumeric() || " -_./:,@%+".contains(c);
+    /// A line that a shell reads.
+    fn line(&mut self, line: &Word, grammar: Grammar, folders: &Folders, depth: usize) {
         match line.known() {
-            Some(text) if text.chars().all(plain) => {
-                let words: Vec<Word> = text.split_whitespace().map(Word::fixed).collect();
-                if words.first().is_some_and(|first| RESERVED.contains(&first.text())) {
-                    return self.unclear(Access::Exec, &format!("what a shell makes of `{text}`"));
-                }
-                self.command(&words, folders, depth);
-            }
-            _ => self.unclear(Access::Exec, &format!("what a shell makes of `{line}`")),
+            _ if depth > DEEPEST => self.unclear(Access::Exec, "more commands than are looked at"),
+            Some(text) => crate::shell::started_by(text, grammar, folders, depth, self),
+            None => self.unclear(Access::Exec, &format!("what a shell makes of `{line}`")),
         }
     }
 }

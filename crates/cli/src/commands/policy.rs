@@ -1,10 +1,17 @@
 //! `provost policy`.
 
+use std::path::Path;
+
+use provost::agent::command_environment;
 use provost::core::act::Touch;
 use provost::core::containment::Rung;
+use provost::core::contract::Limits;
 use provost::core::path::RelPath;
+use provost::core::policy::Decision;
+use provost::tools::{Context, Registry, SeenState, Workspace};
+use serde_json::{Value, json};
 
-use super::setup::{policy as read_policy, probe};
+use super::setup::{host, policy as read_policy, probe};
 use crate::args::{Policy, PolicyCommand};
 use crate::failure::Failure;
 use crate::render::say;
@@ -17,13 +24,57 @@ pub(crate) fn policy(world: &World, args: Policy) -> Result<u8, Failure> {
             .hint("put --policy, --allow and --deny before them: `provost policy explain --policy strict exec cargo test`"));
     }
     let policy = read_policy(&policy)?;
-    let touch = touch(&access, &target)?;
-    let rung =
-        if touch.access() == provost::core::act::Access::Exec { probe(world).strongest } else { Rung::R3 };
-    let decision = policy.decide(std::slice::from_ref(&touch), rung);
-    say!("{touch}");
+    let touches = match access.as_str() {
+        "exec" => call(world, "exec", &json!({ "argv": target }))?,
+        "shell" => call(world, "shell", &json!({ "line": one(&access, &target)? }))?,
+        _ => vec![touch(&access, &target)?],
+    };
+    let runs = matches!(access.as_str(), "exec" | "shell");
+    let rung = if runs { probe(world).strongest } else { Rung::R3 };
+    let decision = policy.decide(&touches, rung);
+    // Each with its own word, one line for all names of a program; then what is decided on all of them.
+    let mut shown: Vec<(String, Decision)> = Vec::new();
+    for touch in &touches {
+        let (text, own) = (touch.to_string(), policy.decide(std::slice::from_ref(touch), rung));
+        match shown.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, held)) if held.effect < own.effect => *held = own,
+            Some(_) => {}
+            None => shown.push((text, own)),
+        }
+    }
+    let several = shown.len() > 1;
+    for (text, own) in &shown {
+        say!("{text}");
+        if several {
+            say!("  {own}");
+        }
+    }
     say!("{decision}");
     Ok(0)
+}
+
+/// What a call would touch here, as the tool says.
+fn call(world: &World, tool: &str, args: &Value) -> Result<Vec<Touch>, Failure> {
+    let workspace = Workspace::open(Path::new(".")).map_err(Failure::usage)?;
+    let environment = command_environment(&host(world));
+    let limits = Limits::default();
+    let context = Context {
+        workspace: &workspace,
+        limits: &limits,
+        seen: &|_, _| SeenState::Unseen,
+        readable: &|_| true,
+        environment: &environment,
+        image: None,
+    };
+    let (tool, args) = Registry::standard().decode(tool, &args.to_string()).map_err(Failure::usage)?;
+    tool.touches(&args, &context).map_err(Failure::usage)
+}
+
+fn one(access: &str, target: &[String]) -> Result<String, Failure> {
+    match target {
+        [one] => Ok(one.clone()),
+        _ => Err(Failure::usage(format!("`{access}` takes one target"))),
+    }
 }
 
 /// Whether a word is an option of this command. Taken as a word of the access it would not be in force, silently.
@@ -33,15 +84,11 @@ fn is_option(word: &str) -> bool {
 }
 
 fn touch(access: &str, target: &[String]) -> Result<Touch, Failure> {
-    let one = || match target {
-        [one] => Ok(one.clone()),
-        _ => Err(Failure::usage(format!("`{access}` takes one target"))),
-    };
+    let one = || one(access, target);
     let path = || one().and_then(|text| RelPath::parse(&text).map_err(Failure::usage));
     Ok(match access {
         "read" => Touch::Read { path: path()? },
         "write" => Touch::Write { path: path()? },
-        "exec" => Touch::Exec { argv: target.to_vec(), program: None },
         "net" => {
             let text = one()?;
             let (host, port) = text
@@ -53,7 +100,9 @@ fn touch(access: &str, target: &[String]) -> Result<Touch, Failure> {
         "call" => Touch::Call { tool: one()? },
         "spawn" => Touch::Spawn { agent: one()? },
         other => {
-            return Err(Failure::usage(format!("`{other}` is none of read, write, exec, net, call, spawn")));
+            return Err(Failure::usage(format!(
+                "`{other}` is none of read, write, exec, shell, net, call, spawn"
+            )));
         }
     })
 }

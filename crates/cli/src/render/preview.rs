@@ -33,10 +33,11 @@ impl Preview {
         let mut out: Vec<String> =
             touches.iter().map(|touch| format!("  {}", visible(&touch.to_string(), Lines::Escape))).collect();
         let value: Value = serde_json::from_str(args).unwrap_or_default();
-        if let Some(Touch::Exec { program, .. }) = touches.first() {
+        if let Some(Touch::Exec { program, .. } | Touch::Shell { program, .. }) = touches.first() {
             out.push(format!("  {}", place(&value, program.as_deref())));
         }
-        if touches.iter().any(|touch| matches!(touch, Touch::Write { .. })) {
+        let runs = matches!(touches.first(), Some(Touch::Exec { .. } | Touch::Shell { .. }));
+        if !runs && touches.iter().any(|touch| matches!(touch, Touch::Write { .. })) {
             let body = match self.change(tool, args) {
                 Ok(patch) => patch,
                 Err(why) => {

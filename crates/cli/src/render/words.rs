@@ -72,6 +72,10 @@ pub(crate) fn exit(exit: ExitFact) -> String {
 /// An act by its tool and the first thing that it touches.
 pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
     let what = touches.first().map_or(String::new(), |touch| match touch {
+        // The line, which is the last of bash's words.
+        Touch::Exec { argv, .. } | Touch::Shell { argv, .. } if tool == "shell" && argv.len() == 5 => {
+            visible(&argv[4], Lines::Escape)
+        }
         Touch::Exec { argv, .. } => show_argv(argv),
         Touch::Read { path } | Touch::Write { path } => visible(path.as_str(), Lines::Escape),
         other => other.to_string(),

@@ -311,7 +311,7 @@ fn explain() {
                 ask = [\"write src/main.rs\"]\ndeny = [\"exec cargo publish\"]\n[default]\nspawn = \"deny\"\n";
     fs::write(env.at("rules.toml"), file).unwrap();
     let rules = ["--policy", "rules.toml"];
-    let asked: [(&[&str], &[&str]); 14] = [
+    let asked: [(&[&str], &[&str]); 17] = [
         (&[], &["exec", "cargo", "publish"]),
         (&[], &["write", "src/lib.rs"]),
         (&[], &["write", ".git/hooks/pre-commit"]),
@@ -326,6 +326,9 @@ fn explain() {
         (&rules, &["spawn", "helper"]),
         (&["--policy", "rules.toml", "--deny", "write src/lib.rs"], &["write", "src/lib.rs"]),
         (&["--policy", "strict", "--allow", "exec cargo test*"], &["exec", "cargo", "test", "-p", "x"]),
+        (&["--deny", "exec rm"], &["exec", "timeout", "5", "rm", "x"]),
+        (&["--deny", "exec rm"], &["shell", "cd src && cat a | sort > out.txt; $X"]),
+        (&["--policy", "strict", "--allow", "exec cat*"], &["shell", "cat a; echo done"]),
     ];
     let mut out = String::new();
     for (policy, act) in asked {

@@ -328,7 +328,9 @@ impl Policy {
         let decision = self.decide_known(touch, index, rung);
         match touch {
             // It may be what a rule denies or asks about.
-            Touch::Expanded { argv, known, program } if decision.effect == Effect::Allow => {
+            Touch::Expanded { argv, known, program } | Touch::Shell { argv, known: Some(known), program }
+                if decision.effect == Effect::Allow =>
+            {
                 let may = |rule: &Rule| rule.pattern.may_match(argv, *known, program.as_deref());
                 self.restricting(Access::Exec, may).map_or(decision, |rule| asked(rule, index))
             }

@@ -181,7 +181,8 @@ impl Pattern {
                 hit(path.as_str()) || (effect != Effect::Allow && (self.root || path.ancestors().any(hit)))
             }
             Touch::Exec { argv, program } => self.matches_argv(argv, program.as_deref(), effect),
-            Touch::Shell { argv, program } => {
+            Touch::Shell { argv, known, program } => {
+                let argv = known.map_or(&argv[..], |known| &argv[..argv.len().min(known as usize)]);
                 effect != Effect::Allow && self.matches_argv(argv, program.as_deref(), effect)
             }
             Touch::Expanded { argv, known, program } => {

@@ -880,7 +880,8 @@ fn the_gate_may_start_others_and_is_still_the_contracts_command() {
 fn a_shell_whose_commands_are_kept_back_is_refused() {
     let strict = Layer::named("hand").rule(Effect::Allow, "exec ls*").unwrap();
     let mut hand = Hand::new(Policy::preset(Preset::Strict).with(strict), Rung::R3, 1);
-    let bash = || Touch::Shell { argv: vec!["bash".into(), "-c".into(), "rm a".into()], program: None };
+    let bash =
+        || Touch::Shell { argv: vec!["bash".into(), "-c".into(), "rm a".into()], known: None, program: None };
     let alone = hand.decided(Some(0), "shell", vec![bash()], Recovery::Supervised);
     hand.cannot(alone, "no command was put before the policy");
     let act = hand.decides(Some(0), vec![bash(), exec("ls"), write("asked")]);

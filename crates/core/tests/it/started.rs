@@ -373,6 +373,7 @@ fn a_rule_that_spells_the_whole_command_covers_what_it_starts() {
 fn a_shells_own_part_needs_no_allow_and_keeps_a_deny() {
     let bash = Touch::Shell {
         argv: vec!["bash".into(), "-c".into(), "x".into()],
+        known: None,
         program: Some("/bin/bash".into()),
     };
     assert_eq!(effect(&policy("deny", &[]), &bash), ALLOW);

@@ -53,7 +53,18 @@ fn the_tools_as_the_model_is_told_of_them() {
     let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(
         names,
-        ["read_file", "list_dir", "grep", "find", "write_file", "edit_file", "apply_patch", "exec", "submit"]
+        [
+            "read_file",
+            "list_dir",
+            "grep",
+            "find",
+            "write_file",
+            "edit_file",
+            "apply_patch",
+            "exec",
+            "shell",
+            "submit"
+        ]
     );
     let size: usize = specs.iter().map(|spec| serde_json::to_string(spec).unwrap().len()).sum();
     assert!(size < 8_000, "{size} bytes go with every request");

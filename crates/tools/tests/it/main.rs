@@ -14,5 +14,6 @@ mod git_names;
 mod patch;
 mod scan;
 mod search;
+mod shell;
 mod started;
 mod support;

@@ -1,0 +1,12 @@
+//! Lines of a shell: read by bash's grammar, every command of theirs decided on before anything starts.
+
+mod builtins;
+mod expansions;
+mod files;
+mod parse;
+mod tool;
+mod walk;
+mod words;
+
+pub use tool::Shell;
+pub(crate) use walk::started_by;
