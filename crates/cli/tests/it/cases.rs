@@ -1,8 +1,8 @@
 //! Reported failures of other agents, by their ids, through the whole of Provost: a scripted model calls the tool; what
 //! counts is the bytes on the disk, the next request, the journal. What one tool does alone is tested in its crate.
 //!
-//! `e…` and `c…` are of `reported-failures.md`, sections 1 and 2; `d…` are the live defects of `io-harness.md`, 3.1;
-//! `s5_d…` are of `reported-failures.md`, section 5.
+//! `e…` are failures of editing, `c…` of commands and what they may touch, `d…` and `s5_d…` of results that say more or less
+//! than what happened.
 
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

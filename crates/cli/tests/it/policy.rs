@@ -8,7 +8,7 @@ use std::path::Path;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::script::{exec, script, sh, submit, together, told, with, write};
+use crate::script::{call, exec, script, sh, submit, together, told, with, write};
 use crate::support::{Ran, Rehearsal, Repo, TestEnvironment, bodies, finish, text};
 
 struct Case {
@@ -362,4 +362,25 @@ fn a_command_that_takes_too_much_is_ended_and_told_which_cap() {
     let free = Case::new(hogs(1));
     let _ = free.run(&["--policy", "workspace"]).code(0);
     assert!(free.told()[0].contains("all done"), "{:?}", free.told());
+}
+
+/// A line for a shell goes through the same door as any command: what it writes is on record, and a command in it that the
+/// policy denies keeps all of it from starting.
+#[test]
+fn a_shell_line_is_decided_on_as_a_whole_before_it_starts() {
+    let line = |line: &str| call("shell", json!({ "line": line }));
+    let steps = [line("cat a.txt | tr a-z A-Z > b.txt; echo told"), line("echo x > c.txt && env rm a.txt")];
+    let case = Case::new(steps.clone());
+    let _ = case.run(&["--deny", "exec rm"]).code(0);
+    assert!(case.told()[0].contains("told"), "{:?}", case.told());
+    assert!(case.told()[1].contains("deny exec rm"), "{:?}", case.told());
+    assert_eq!(case.file("b.txt").as_deref(), Some("ONE\n"));
+    assert_eq!((case.file("a.txt").as_deref(), case.file("c.txt")), (Some("one\n"), None));
+    let decided = &case.events("act.decided")[0];
+    let touches = decided["touches"].as_array().unwrap();
+    assert!(touches.contains(&json!({ "access": "write", "path": "b.txt" })), "{decided}");
+
+    let free = Case::new(steps);
+    let _ = free.run(&[]).code(0);
+    assert_eq!((free.file("a.txt"), free.file("c.txt").as_deref()), (None, Some("x\n")));
 }

@@ -1,5 +1,4 @@
-//! Failures that users of other agents report (section 5 of the notes on sandboxes), by their numbers, as far as this
-//! machine can express them.
+//! Failures that users of other agents report, numbered here, as far as this machine can express them.
 //!
 //! | no. | test |
 //! | --- | --- |
@@ -11,7 +10,7 @@
 //! | 9 | `f09_…` here; what it costs is in `bench/` |
 //! | 10 | each check of the probe has 500 ms; a file system that hangs cannot be made here without rights of the host's |
 //! | 11 | `network::pathname_unix_socket`, attacks `docker-socket`, `socket-in-run` (`selftest.rs`) |
-//! | 12, 13 | there is no network to allow yet: `network.rs`, attacks `tcp`, `udp`, `dns` |
+//! | 12, 13 | `egress::clients`, `egress::tools`, `egress::refusals`; without hosts allowed `network.rs` |
 //! | 14 | `provost-tools`: `s8_no_way_out_by_argument`; no file of a workspace is read as policy |
 //! | 15 | `provost-cli`: `containment_that_is_not_to_be_had_ends_in_9_…`; `require.rs` |
 //! | 16 | `processes::a_daemon_dies_with_its_command_…`, attacks `daemon-…` |
@@ -21,9 +20,6 @@
 //! | 20 | there is no broker that acts for a command |
 //! | 21 | `f21_…` here, and `protected::a_git_link_stays_…` |
 //! | 22, 23 | macOS and Windows |
-//!
-//! Of `io-harness.md`: D2 is `processes::grandchildren_that_ignore_term_die_at_the_limit`, D7 and D14 `output.rs`, D19
-//! `network.rs` and `processes::the_supervisor_cannot_be_reached`; D13 and D15 are about rules (`provost-core`).
 
 use std::collections::BTreeMap;
 use std::fs;
