@@ -1,19 +1,15 @@
 //! `exec`: a command, made ready for the sandbox.
 
-use std::time::Duration;
-
 use provost_core::act::{Recovery, Touch};
 use provost_core::exec::Word;
-use provost_core::path::RelPath;
 use provost_core::transcript::ToolSpec;
 use serde_json::{Value, json};
 
-use crate::args::{object, optional_number, optional_text};
+use crate::args::object;
 use crate::failure::{BadCall, Failure};
-use crate::program;
 use crate::started::{Folders, Touches};
 use crate::tool::{CommandRequest, Context, Effect, Tool};
-use crate::workspace::{FileError, Kind};
+use crate::{order, program};
 
 /// `exec`.
 pub struct Exec(ToolSpec);
@@ -29,17 +25,7 @@ impl Default for Exec {
             description: "Run a program and wait for it. No shell reads the arguments: they arrive as given. Standard \
                           input is empty and there is no terminal. Of long output the start and the end are shown."
                 .to_owned(),
-            schema: object(
-                &[
-                    ("argv", argv),
-                    ("cwd", json!({"type": "string", "description": "Folder to run in; the workspace root if not given."})),
-                    (
-                        "timeout_seconds",
-                        json!({"type": "integer", "minimum": 1, "description": "A time limit shorter than the usual one."}),
-                    ),
-                ],
-                &["argv"],
-            ),
+            schema: object(&order::arguments(("argv", argv)), &["argv"]),
         })
     }
 }
@@ -92,23 +78,12 @@ fn request(args: &Value, ctx: &Context<'_>) -> Result<CommandRequest, BadCall> {
     if argv.iter().any(|word| word.contains('\0')) {
         return Err(BadCall::value("argv", "holds a NUL character, which no argument can"));
     }
-    let cwd = folder(optional_text(args, "cwd").unwrap_or("."), ctx)?;
-    let most = Duration::from_millis(ctx.limits.command_ms);
-    let limit = optional_number(args, "timeout_seconds", 1)?.map_or(most, Duration::from_secs);
+    let (cwd, limit) = order::place(args, ctx)?;
     Ok(CommandRequest {
         program: program::find(name, &cwd, ctx).map(|found| found.path),
         argv,
         cwd,
-        limit: limit.min(most),
+        limit,
         env: ctx.environment.clone(),
     })
-}
-
-pub(crate) fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
-    let located = ctx.workspace.locate(&ctx.workspace.name(text)?)?;
-    match located.kind {
-        Some(Kind::Folder) => Ok(located.real),
-        None => Err(FileError::missing(&located.named).into()),
-        Some(kind) => Err(BadCall::File(FileError::Kind { path: located.named, kind, wanted: "a folder" })),
-    }
 }

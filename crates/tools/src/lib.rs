@@ -11,6 +11,7 @@ mod exec;
 mod failure;
 mod list;
 mod oid;
+mod order;
 mod patch;
 mod program;
 mod read;

@@ -1,11 +1,11 @@
 //! `provost doctor`.
 
-use provost::core::containment::{Guarantee, Rung, Strength};
+use provost::core::containment::Rung;
 use provost::sandbox::{Freshness, Origin, Probe, ProbeCache, Surroundings, advice};
 use serde_json::json;
 
 use crate::args::Doctor;
-use crate::render::say;
+use crate::render::{say, strength_lines};
 use crate::world::World;
 
 /// Exit code of a host that cannot contain commands at all.
@@ -54,17 +54,8 @@ pub(crate) fn doctor(world: &World, args: &Doctor) -> u8 {
     }
     say!("");
     say!("strongest rung: {}", probe.strongest);
-    for (strength, word) in
-        [(Strength::Enforced, "enforced"), (Strength::Sampled, "sampled"), (Strength::Absent, "absent")]
-    {
-        let names: Vec<&str> = Guarantee::ALL
-            .into_iter()
-            .filter(|guarantee| receipt.guarantees.get(guarantee) == Some(&strength))
-            .map(Guarantee::name)
-            .collect();
-        if !names.is_empty() {
-            say!("  {word}: {}", names.join(", "));
-        }
+    for line in strength_lines(&receipt) {
+        say!("  {line}");
     }
     for advice in &advice {
         say!("");

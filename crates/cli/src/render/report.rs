@@ -37,6 +37,13 @@ pub(crate) fn receipt_lines(receipt: &Receipt) -> Vec<String> {
     let landlock = receipt.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
     let mut lines = vec![format!("{} on kernel {}, {landlock}", receipt.rung, receipt.kernel)];
     lines.extend(receipt.image.map(|image| format!("image sha256:{image}")));
+    lines.extend(strength_lines(receipt));
+    lines
+}
+
+/// What is enforced, what is sampled and what is absent, a line each.
+pub(crate) fn strength_lines(receipt: &Receipt) -> Vec<String> {
+    let mut lines = Vec::new();
     for strength in [Strength::Enforced, Strength::Sampled, Strength::Absent] {
         let names: Vec<&str> = Guarantee::ALL
             .into_iter()

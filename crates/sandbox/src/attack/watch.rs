@@ -80,7 +80,7 @@ impl<'scene> Sighting<'scene> {
             Judge::Mounts => self.pids.iter().find_map(|pid| {
                 let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
                 let places: Vec<&str> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).collect();
-                let made = places.iter().find(|place| place.ends_with("/work/mnt"));
+                let made = places.iter().find(|place| Path::new(place).ends_with("work/mnt"));
                 let swapped = places == ["/"] && mounts.contains(" - tmpfs ");
                 match made {
                     Some(place) => Some(format!("it mounted something at `{place}`")),

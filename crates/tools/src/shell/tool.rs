@@ -1,7 +1,5 @@
 //! `shell`: a line for bash, made ready for the sandbox.
 
-use std::time::Duration;
-
 use provost_core::act::{Access, Recovery, Touch};
 use provost_core::exec::{Grammar, steers};
 use provost_core::transcript::ToolSpec;
@@ -9,12 +7,11 @@ use serde_json::{Value, json};
 
 use super::parse::Unread;
 use super::walk::{Opens, line};
-use crate::args::{object, optional_number, optional_text, text};
-use crate::exec::folder;
+use crate::args::{object, text};
 use crate::failure::{BadCall, Failure};
-use crate::program;
 use crate::started::{Folders, Touches};
 use crate::tool::{CommandRequest, Context, Effect, Tool};
+use crate::{order, program};
 
 /// `shell`.
 pub struct Shell(ToolSpec);
@@ -30,20 +27,10 @@ impl Default for Shell {
                           there is no terminal. Of long output the start and the end are shown. Each line starts in the \
                           folder that you name, whatever an earlier one did."
                 .to_owned(),
-            schema: object(
-                &[
-                    (
+            schema: object(&order::arguments((
                         "line",
                         json!({"type": "string", "description": "The line, for example \"cargo test 2>&1 | tail -n 20\"."}),
-                    ),
-                    ("cwd", json!({"type": "string", "description": "Folder to run in; the workspace root if not given."})),
-                    (
-                        "timeout_seconds",
-                        json!({"type": "integer", "minimum": 1, "description": "A time limit shorter than the usual one."}),
-                    ),
-                ],
-                &["line"],
-            ),
+                    )), &["line"]),
         })
     }
 }
@@ -117,15 +104,13 @@ fn request(args: &Value, ctx: &Context<'_>) -> Result<CommandRequest, BadCall> {
     if line.contains('\0') {
         return Err(BadCall::value("line", "holds a NUL character, which no argument can"));
     }
-    let cwd = folder(optional_text(args, "cwd").unwrap_or("."), ctx)?;
-    let most = Duration::from_millis(ctx.limits.command_ms);
-    let limit = optional_number(args, "timeout_seconds", 1)?.map_or(most, Duration::from_secs);
+    let (cwd, limit) = order::place(args, ctx)?;
     let own = |name: &str| OWN.contains(&name) || (name.starts_with("BASH_FUNC_") && steers(name));
     Ok(CommandRequest {
         argv: [BASH, "--noprofile", "--norc", "-c", line].map(str::to_owned).to_vec(),
         program: program::find(BASH, &cwd, ctx).map(|found| found.path),
         cwd,
-        limit: limit.min(most),
+        limit,
         env: ctx
             .environment
             .iter()
