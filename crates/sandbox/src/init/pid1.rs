@@ -38,8 +38,8 @@ pub(super) struct Ends {
     pub(super) output: OwnedFd,
 }
 
-/// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside, so that files which the
-/// command makes belong to the caller.
+/// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside where no image is the root. Files
+/// which the command makes belong to the caller either way.
 pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends: Ends) -> ! {
     let network = || match &order.listen {
         Some(wanted) => listen::open(wanted, &ends.setup).and_then(|()| resolver::cover()),
@@ -61,7 +61,7 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
             drop(ends.status);
             contain::run(plan, order, &contain::Ends { setup: ends.setup, output: ends.output }, &unprotected)
         }
-        Ok(Side::Parent(main)) => reap(main, &plan.limits, ends),
+        Ok(Side::Parent(main)) => reap(main, &plan.limits, ids.0, ends),
         Err(errno) => {
             wire::report(&ends.setup, &Report::Failed(Failure::new("fork", errno.raw_os_error(), "")));
             sys::exit(1)
@@ -106,7 +106,7 @@ pub(super) struct Last {
 }
 
 /// Collects the dead until the command itself is among them, or a cap is exceeded. Its own end is the end of all.
-fn reap(main: libc::pid_t, caps: &Caps, ends: Ends) -> ! {
+fn reap(main: libc::pid_t, caps: &Caps, uid: u32, ends: Ends) -> ! {
     // The set-up socket's end is how the supervisor learns that the command was executed, and the output's end that
     // nobody writes any more: this process must hold neither.
     let Ends { setup, status, output } = ends;
@@ -116,15 +116,15 @@ fn reap(main: libc::pid_t, caps: &Caps, ends: Ends) -> ! {
     let _ = sys::drop_capabilities();
     let kept = status.as_raw_fd() as u32;
     let _ = close_all_but(kept);
-    let last = watch(main, caps);
+    let last = watch(main, caps, uid);
     if let Ok(text) = serde_json::to_vec(&last) {
         let _ = rustix::io::write(status.as_fd(), &text);
     }
     sys::exit(0)
 }
 
-fn watch(main: libc::pid_t, caps: &Caps) -> Last {
-    let mut sampler = Sampler::new(caps, Rung::R3);
+fn watch(main: libc::pid_t, caps: &Caps, uid: u32) -> Last {
+    let mut sampler = Sampler::new(caps, Rung::R3, uid);
     // Without it the sums are looked at when something has died, and a command that never ends has its limit of time.
     let signals = sys::child_signals().ok();
     loop {

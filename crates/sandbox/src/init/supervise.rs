@@ -133,7 +133,11 @@ fn run(
         buffer: vec![0; CHUNK],
         output_open: true,
         last: Last::default(),
-        sampler: if plan.rung >= Rung::R3 { None } else { Sampler::new(&plan.limits, plan.rung) },
+        sampler: if plan.rung >= Rung::R3 {
+            None
+        } else {
+            Sampler::new(&plan.limits, plan.rung, sys::ids().0)
+        },
     };
     let limit = Duration::from_millis(order.wall_ms);
     let cut = watch.until_end(began + limit);

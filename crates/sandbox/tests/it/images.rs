@@ -7,10 +7,11 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use provost_core::caps::{Cap, Caps};
 use provost_core::containment::{Guarantee, Rung, Strength};
 use provost_core::digest::Digest;
 use provost_sandbox::image::{Image, ImageError, ImageStore, parse_digest};
-use provost_sandbox::{ImageRoot, Profile, RungChoice, Sandbox, Unavailable};
+use provost_sandbox::{Ended, ImageRoot, Profile, RungChoice, Sandbox, Unavailable};
 use serde_json::{Value, json};
 use sha2::Digest as _;
 use tar::EntryType;
@@ -153,8 +154,8 @@ fn import(host: &Host, layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
 /// What a shell and a few tools of the host need, at their own paths.
 fn tools() -> Vec<(String, Vec<u8>)> {
     let mut files = BTreeMap::new();
-    let programs =
-        ["sh", "cat", "id", "touch", "cp", "ls", "grep", "getent"].map(|name| format!("/bin/{name}"));
+    let programs = ["sh", "cat", "id", "touch", "cp", "ls", "grep", "getent", "sleep"]
+        .map(|name| format!("/bin/{name}"));
     for program in &programs {
         files.insert(program.clone(), fs::read(program).unwrap());
         let output = std::process::Command::new("ldd").arg(program).output().unwrap();
@@ -254,6 +255,27 @@ fn everything_that_r3_promises_holds_with_an_image_too() {
         }
     }
     assert_eq!(receipt.guarantees[&Guarantee::Net], Strength::Enforced);
+}
+
+/// In an image everybody is uid 65534, and the kernel goes by who they are outside: root's processes it does not bound.
+#[test]
+fn processes_are_bounded_whoever_runs_an_image() {
+    let host = Host::new();
+    let (_, mut profile) = shell(&host);
+    let script = |seconds: &str| {
+        format!("i=0; while [ $i -lt 40 ]; do sleep {seconds} & i=$((i+1)); done; wait; echo all of them")
+    };
+    profile.limits = Caps::none();
+    let control = run(&host, &profile, &script("0.1"));
+    assert!(control.assert_ok().text.contains("all of them"), "{}", control.text);
+    profile.limits.processes = Some(20);
+    let ran = run(&host, &profile, &script("15"));
+    let hit = match ran.record.ended {
+        Ended::Capped(hit) => Some(hit),
+        _ => ran.record.caps.first().copied(),
+    };
+    assert_eq!(hit.map(|hit| (hit.cap, hit.limit)), Some((Cap::Processes, 20)), "{:?}", ran.record);
+    assert!(!ran.text.contains("all of them"), "{}", ran.text);
 }
 
 #[test]
