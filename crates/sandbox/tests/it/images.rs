@@ -274,7 +274,10 @@ fn processes_are_bounded_whoever_runs_an_image() {
         Ended::Capped(hit) => Some(hit),
         _ => ran.record.caps.first().copied(),
     };
-    assert_eq!(hit.map(|hit| (hit.cap, hit.limit)), Some((Cap::Processes, 20)), "{:?}", ran.record);
+    // An ordinary user's next process is refused, and the shell gives up at once; root's are counted.
+    let refused = !rustix::process::getuid().is_root() && ran.text.contains("fork");
+    let counted = hit.map(|hit| (hit.cap, hit.limit)) == Some((Cap::Processes, 20));
+    assert!(refused || counted, "{}\n{:?}", ran.text, ran.record);
     assert!(!ran.text.contains("all of them"), "{}", ran.text);
 }
 
