@@ -42,6 +42,8 @@ pub(crate) enum Report {
         /// What each is for.
         roles: Vec<crate::egress::Role>,
     },
+    /// Where the calls wait that a broker answers; from the supervisor with the command's temp folder behind it.
+    Brokered,
     /// A step failed; the command has not run.
     Failed(Failure),
     /// The command runs.

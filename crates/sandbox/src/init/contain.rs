@@ -78,7 +78,13 @@ fn prepare(plan: &Plan, order: &Order, ends: &Ends) -> Result<Program, Failure> 
     }
     // With the command's own rights, so that no folder is entered which it could not enter itself.
     rustix::process::chdir(order.cwd.path()).at("chdir", order.cwd.path())?;
-    if !plan.seccomp.0.is_empty() {
+    if plan.brokered {
+        let listener = sys::load_filter_with_listener(&plan.seccomp.0).step("seccomp-notify")?;
+        // It must not stay here: whoever has it answers.
+        if !wire::report_with(&ends.setup, &Report::Brokered, &[listener.as_fd()]) {
+            return Err(Failure::new("seccomp-notify", libc::EPIPE, "the listener could not be handed over"));
+        }
+    } else if !plan.seccomp.0.is_empty() {
         sys::load_filter(&plan.seccomp.0).step("seccomp")?;
     }
     Ok(program)
