@@ -216,20 +216,20 @@ pub(super) const ATTACKS: &[Attack] = &[
     .on_r2(BOUND_INSIDE),
 ];
 
-fn tcp(stage: &Stage) -> std::io::Result<u16> {
+pub(super) fn tcp(stage: &Stage) -> std::io::Result<u16> {
     stage.tcp.ok_or_else(|| missing("no listener"))
 }
 
-fn udp(stage: &Stage) -> std::io::Result<u16> {
+pub(super) fn udp(stage: &Stage) -> std::io::Result<u16> {
     stage.udp.ok_or_else(|| missing("no listener"))
 }
 
 /// A socket that is never closed.
-fn socket(family: i32, kind: i32, protocol: i32) -> std::io::Result<i64> {
+pub(super) fn socket(family: i32, kind: i32, protocol: i32) -> std::io::Result<i64> {
     call(libc::SYS_socket, [family.into(), kind.into(), protocol.into()])
 }
 
-fn send(fd: i64, stage: &Stage, flags: i32, address: &[u8]) -> Tried {
+pub(super) fn send(fd: i64, stage: &Stage, flags: i32, address: &[u8]) -> Tried {
     let token = stage.token.as_bytes();
     let length = |bytes: &[u8]| i64::try_from(bytes.len()).unwrap_or(0);
     let to = if address.is_empty() { 0.into() } else { address.into() };
@@ -238,12 +238,12 @@ fn send(fd: i64, stage: &Stage, flags: i32, address: &[u8]) -> Tried {
 }
 
 /// 127.0.0.1 as a socket address.
-fn ipv4(port: u16) -> [u8; 16] {
+pub(super) fn ipv4(port: u16) -> [u8; 16] {
     structure(&[(0, libc::AF_INET as u64, 2), (2, u16::to_be(port).into(), 2), (4, 0x0100_007F, 4)])
 }
 
 /// A path as a socket address.
-fn unix(path: &std::path::Path) -> Vec<u8> {
+pub(super) fn unix(path: &std::path::Path) -> Vec<u8> {
     let mut address = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
     address.extend(path.as_os_str().as_encoded_bytes());
     address.push(0);
