@@ -92,6 +92,14 @@ impl RemoteBuilder {
         self
     }
 
+    /// Responses only: have reasoning come back sealed and send it with the next request, as a vendor that stores nothing
+    /// must have it (the default where the host is OpenAI's and the model is not one of its older ones).
+    #[must_use]
+    pub fn encrypted_reasoning(mut self, yes: bool) -> Self {
+        self.options.encrypted_reasoning = yes;
+        self
+    }
+
     /// Checks all of it.
     pub fn build(self) -> Result<Remote, RemoteError> {
         if let Some(key) = self.options.extra.keys().find(|key| self.kind.reserved().contains(&key.as_str()))
@@ -121,16 +129,10 @@ impl RemoteBuilder {
                 headers.insert("x-api-key", sensitive(secret, secret.expose())?);
             }
         }
-        let path = match self.kind {
-            WireKind::OpenAiChat => "/chat/completions",
-            // People give this vendor's base with and without the version.
-            WireKind::AnthropicMessages if self.base.path().ends_with("/v1") => "/messages",
-            WireKind::AnthropicMessages => "/v1/messages",
-        };
         Ok(Remote {
             name: self.name,
             kind: self.kind,
-            url: self.base.join(path),
+            url: self.kind.url(&self.base, &self.options.model),
             base: self.base,
             secret: self.auth.secret().cloned(),
             headers,
@@ -168,14 +170,19 @@ pub struct Remote {
 impl Remote {
     /// Begins a provider that speaks `kind` to `base` and asks for `model`.
     pub fn builder(kind: WireKind, base: BaseUrl, model: impl Into<String>) -> RemoteBuilder {
+        let model = model.into();
+        let openai = base.host() == "api.openai.com";
         RemoteBuilder {
             name: base.host().to_owned(),
             kind,
             auth: Auth::None,
             http: HttpClient::new(),
             options: EncodeOptions {
-                model: model.into(),
-                max_completion_tokens: base.host() == "api.openai.com",
+                max_completion_tokens: openai,
+                // Those that do not reason are a closed set by now, and they refuse to be asked for it.
+                encrypted_reasoning: openai
+                    && !["gpt-3", "gpt-4", "chatgpt-"].iter().any(|old| model.starts_with(old)),
+                model,
                 ..EncodeOptions::default()
             },
             headers: Vec::new(),

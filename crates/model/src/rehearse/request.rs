@@ -43,11 +43,11 @@ struct Whole<'a> {
     model: Option<Cow<'a, str>>,
     #[serde(default)]
     stream: bool,
-    #[serde(default)]
+    #[serde(default, alias = "max_output_tokens")]
     max_tokens: Option<u64>,
     #[serde(default)]
     stream_options: Option<StreamOptions>,
-    #[serde(borrow)]
+    #[serde(borrow, alias = "input")]
     messages: &'a RawValue,
 }
 
@@ -59,12 +59,18 @@ struct StreamOptions {
 
 #[derive(Deserialize)]
 struct Message<'a> {
-    #[serde(borrow)]
+    /// Items of Responses that are no messages have none.
+    #[serde(default, borrow)]
     role: Cow<'a, str>,
     #[serde(default, borrow)]
     content: Option<&'a RawValue>,
     #[serde(default, borrow)]
     tool_call_id: Option<Cow<'a, str>>,
+    /// Of an item of Responses.
+    #[serde(default, borrow)]
+    r#type: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    call_id: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -83,10 +89,14 @@ impl Message<'_> {
             .unwrap_or_default()
     }
 
-    /// The step whose call this message answers.
+    /// The step whose call this message answers, or is.
     fn answered_step(&self) -> Option<u64> {
         if let Some(id) = &self.tool_call_id {
             return step_of(id);
+        }
+        // On this wire a call is an item of its own, which follows the text that it came with.
+        if matches!(self.r#type.as_deref(), Some("function_call" | "function_call_output")) {
+            return step_of(self.call_id.as_deref()?);
         }
         if self.role != "user" {
             return None;
@@ -275,7 +285,7 @@ mod tests {
 
     #[test]
     fn going_on_reads_the_same_as_reading_all() {
-        for wire in [WireKind::OpenAiChat, WireKind::AnthropicMessages] {
+        for wire in [WireKind::OpenAiChat, WireKind::OpenAiResponses, WireKind::AnthropicMessages] {
             let reader = Reader::default();
             for n in 1..60 {
                 // Two dialogues take turns; the limit changes now and then; sometimes history is shortened.

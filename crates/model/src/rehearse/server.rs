@@ -179,10 +179,10 @@ impl Running {
         self.handle.clone()
     }
 
-    /// The base URL for the wire: with `/v1` for chat completions, without for Anthropic messages.
+    /// The base URL for the wire: with `/v1` for OpenAI's, without for Anthropic messages.
     pub fn base_url(&self, wire: WireKind) -> String {
         match wire {
-            WireKind::OpenAiChat => format!("http://{}/v1", self.addr),
+            WireKind::OpenAiChat | WireKind::OpenAiResponses => format!("http://{}/v1", self.addr),
             WireKind::AnthropicMessages => format!("http://{}", self.addr),
         }
     }
@@ -240,6 +240,7 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
     let path = format!("{} {}", head.method, head.uri.path());
     let wire = match head.uri.path() {
         at if head.method == Method::POST && at.ends_with("/chat/completions") => Some(WireKind::OpenAiChat),
+        at if head.method == Method::POST && at.ends_with("/responses") => Some(WireKind::OpenAiResponses),
         at if head.method == Method::POST && at.ends_with("/messages") => Some(WireKind::AnthropicMessages),
         _ => None,
     };
@@ -293,7 +294,7 @@ impl Stage {
         let request =
             self.reader.read(body).map_err(|e| bad(&format!("the request is not understood: {e}")))?;
         if request.history.messages == 0 {
-            return Err(bad("`messages` is empty"));
+            return Err(bad("the dialogue is empty"));
         }
         if wire == WireKind::AnthropicMessages {
             if request.max_tokens.is_none() {
@@ -402,7 +403,8 @@ fn disturbed(events: Vec<Bytes>, fault: &Fault, wire: WireKind) -> Vec<Act> {
         if fault.error_after == Some(n) {
             let kind = fault.r#type.as_deref().unwrap_or("overloaded_error");
             let object = error_object(kind, fault.message.as_deref().unwrap_or("Overloaded"));
-            let prefix = if wire == WireKind::AnthropicMessages { "event: error\n" } else { "" };
+            let named = matches!(wire, WireKind::AnthropicMessages | WireKind::OpenAiResponses);
+            let prefix = if named { "event: error\n" } else { "" };
             acts.push(Act::Send(format!("{prefix}data: {object}\n\n").into()));
             return acts;
         }

@@ -3,6 +3,7 @@
 //! No socket is in here. An encoder appends bytes; a decoder is pushed events; the same decoder reads a
 //! live stream and a recorded one.
 
+mod address;
 mod anthropic_decode;
 mod anthropic_encode;
 mod chat_decode;
@@ -10,6 +11,8 @@ mod chat_encode;
 mod ids;
 mod json;
 mod prefix;
+mod responses_decode;
+mod responses_encode;
 
 pub use prefix::Prefix;
 use provost_core::transcript::{Assistant, Message, Stop, Usage};
@@ -25,6 +28,8 @@ const ANSWER_LIMIT: usize = 64 << 20;
 pub enum WireKind {
     /// `POST {base}/chat/completions`, as OpenAI and most local servers speak it.
     OpenAiChat,
+    /// `POST {base}/responses`, as OpenAI speaks it to its newer models.
+    OpenAiResponses,
     /// `POST {base}/v1/messages`, as Anthropic speaks it.
     AnthropicMessages,
 }
@@ -38,6 +43,9 @@ pub struct EncodeOptions {
     pub max_completion_tokens: bool,
     /// Chat only: send `reasoning_content` back with the assistant messages it came with.
     pub echo_reasoning: bool,
+    /// Responses only: have reasoning come back sealed, to be sent with the next request. Models that do not reason
+    /// refuse it.
+    pub encrypted_reasoning: bool,
     /// Further top-level members of the request (`temperature`, `thinking`, …).
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
@@ -47,28 +55,44 @@ impl WireKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai_chat",
+            Self::OpenAiResponses => "openai_responses",
             Self::AnthropicMessages => "anthropic_messages",
         }
     }
 
     /// Members of the request that belong to the wire: `extra` may not name them.
     pub fn reserved(self) -> &'static [&'static str] {
-        &[
-            "model",
-            "messages",
-            "tools",
-            "system",
-            "stream",
-            "stream_options",
-            "max_tokens",
-            "max_completion_tokens",
-        ]
+        match self {
+            Self::OpenAiChat | Self::AnthropicMessages => &[
+                "model",
+                "messages",
+                "tools",
+                "system",
+                "stream",
+                "stream_options",
+                "max_tokens",
+                "max_completion_tokens",
+            ],
+            Self::OpenAiResponses => &[
+                "model",
+                "input",
+                "instructions",
+                "tools",
+                "stream",
+                "store",
+                "include",
+                "previous_response_id",
+                "conversation",
+                "max_output_tokens",
+            ],
+        }
     }
 
     /// An encoder with the prelude already encoded.
     pub fn encoder(self, options: &EncodeOptions, prelude: &Prelude) -> Box<dyn Encode> {
         match self {
             Self::OpenAiChat => Box::new(chat_encode::Encoder::new(options, prelude)),
+            Self::OpenAiResponses => Box::new(responses_encode::Encoder::new(options, prelude)),
             Self::AnthropicMessages => Box::new(anthropic_encode::Encoder::new(options, prelude)),
         }
     }
@@ -77,6 +101,7 @@ impl WireKind {
     pub fn decoder(self, turn: u64) -> Box<dyn Decode> {
         match self {
             Self::OpenAiChat => Box::new(chat_decode::Decoder::new(turn)),
+            Self::OpenAiResponses => Box::new(responses_decode::Decoder::new(turn)),
             Self::AnthropicMessages => Box::new(anthropic_decode::Decoder::new(turn)),
         }
     }

@@ -11,11 +11,12 @@ use serde_json::json;
 /// A key that must turn up nowhere.
 pub(crate) const CANARY: &str = "sk-canary-5f1d0a77c2e94b";
 
-pub(crate) const WIRES: [WireKind; 2] = [WireKind::OpenAiChat, WireKind::AnthropicMessages];
+pub(crate) const WIRES: [WireKind; 3] =
+    [WireKind::OpenAiChat, WireKind::OpenAiResponses, WireKind::AnthropicMessages];
 
 pub(crate) fn auth(wire: WireKind) -> Auth {
     match wire {
-        WireKind::OpenAiChat => Auth::Bearer(Secret::new(CANARY)),
+        WireKind::OpenAiChat | WireKind::OpenAiResponses => Auth::Bearer(Secret::new(CANARY)),
         WireKind::AnthropicMessages => Auth::XApiKey(Secret::new(CANARY)),
     }
 }
@@ -23,6 +24,23 @@ pub(crate) fn auth(wire: WireKind) -> Auth {
 pub(crate) fn provider(wire: WireKind, base: &str) -> Remote {
     let base = BaseUrl::parse(base, PlainHttp::LoopbackOnly).unwrap();
     Remote::builder(wire, base, "test-model").auth(auth(wire)).build().unwrap()
+}
+
+/// The output limit that a request states.
+pub(crate) fn limit(wire: WireKind, body: &serde_json::Value) -> serde_json::Value {
+    match wire {
+        WireKind::OpenAiChat | WireKind::AnthropicMessages => body["max_tokens"].clone(),
+        WireKind::OpenAiResponses => body["max_output_tokens"].clone(),
+    }
+}
+
+/// The messages that a request holds.
+pub(crate) fn sent(wire: WireKind, body: &serde_json::Value) -> Vec<serde_json::Value> {
+    let key = match wire {
+        WireKind::OpenAiChat | WireKind::AnthropicMessages => "messages",
+        WireKind::OpenAiResponses => "input",
+    };
+    body[key].as_array().unwrap().clone()
 }
 
 pub(crate) fn rehearse(script: &serde_json::Value) -> Running {
