@@ -1,13 +1,13 @@
 //! A provider over HTTP: a wire, an address and a key.
 
 use provost_core::transcript::Message;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
-use crate::sse::{EVENT_LIMIT, SseEvent, SseParser};
-use crate::wire::{Decode, Encode, EncodeOptions, Progress, WireKind};
+use crate::sse::{EVENT_LIMIT, SseEvent};
+use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
     Answer, Auth, BaseUrl, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Secret,
     Sink,
@@ -110,24 +110,18 @@ impl RemoteBuilder {
         for (name, value) in self.headers {
             let bad = || RemoteError::Header(name.clone());
             let key = HeaderName::try_from(&name).map_err(|_| bad())?;
-            if key == AUTHORIZATION || key == "x-api-key" || key == CONTENT_TYPE || key == IDEMPOTENCY {
+            if OWN_HEADERS.contains(&key.as_str()) {
                 return Err(bad());
             }
             headers.insert(key, HeaderValue::try_from(value).map_err(|_| bad())?);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert(ACCEPT, HeaderValue::from_static(self.kind.media()));
         if self.kind == WireKind::AnthropicMessages {
             headers.entry("anthropic-version").or_insert(HeaderValue::from_static("2023-06-01"));
         }
-        match &self.auth {
-            Auth::None => {}
-            Auth::Bearer(secret) => {
-                headers.insert(AUTHORIZATION, sensitive(secret, &format!("Bearer {}", secret.expose()))?);
-            }
-            Auth::XApiKey(secret) => {
-                headers.insert("x-api-key", sensitive(secret, secret.expose())?);
-            }
+        if let (Some(secret), Some((name, value))) = (self.auth.secret(), self.auth.header()) {
+            headers.insert(name, sensitive(secret, &value)?);
         }
         Ok(Remote {
             name: self.name,
@@ -141,6 +135,10 @@ impl RemoteBuilder {
         })
     }
 }
+
+/// Headers that a request gets by itself.
+const OWN_HEADERS: [&str; 6] =
+    ["authorization", "x-api-key", "x-goog-api-key", "api-key", "content-type", "idempotency-key"];
 
 static IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -292,7 +290,7 @@ impl RemoteDialogue {
         let read = if reply.is_json() {
             reader.whole(&mut reply, sink).await
         } else {
-            reader.stream(&mut reply, sink).await
+            reader.stream(&mut reply, remote.kind.framing(), sink).await
         };
         let usage = reader.decoder.usage();
         let decoded = read
@@ -324,25 +322,37 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    async fn stream(&mut self, reply: &mut Reply, sink: &mut dyn Sink) -> Result<(), Failure> {
-        let mut parser = SseParser::default();
+    async fn stream(
+        &mut self,
+        reply: &mut Reply,
+        mut framing: Framing,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failure> {
         let mut events = Vec::new();
         while self.progress != Progress::Done {
             let complete = self.progress == Progress::Complete;
             let bytes = match reply.chunk(complete.then_some(AFTERMATH)).await {
                 Ok(Some(bytes)) => bytes,
                 // A complete answer stands, however its connection ends; an open one fails in `finish`.
-                Ok(None) => break,
+                Ok(None) => {
+                    framing.finish(&mut events);
+                    return self.events(&mut events, sink);
+                }
                 Err(_) if complete => break,
                 Err(failure) => return Err(failure),
             };
-            let fed = parser.feed(&bytes, &mut events);
-            for event in events.drain(..) {
-                if self.progress != Progress::Done {
-                    self.event(event, sink)?;
-                }
-            }
+            let fed = framing.feed(&bytes, &mut events);
+            self.events(&mut events, sink)?;
             fed.map_err(|e| Failure::new(FailureClass::Malformed, e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, events: &mut Vec<SseEvent>, sink: &mut dyn Sink) -> Result<(), Failure> {
+        for event in events.drain(..) {
+            if self.progress != Progress::Done {
+                self.event(event, sink)?;
+            }
         }
         Ok(())
     }

@@ -8,16 +8,23 @@ mod anthropic_decode;
 mod anthropic_encode;
 mod chat_decode;
 mod chat_encode;
+mod framing;
+mod gemini_decode;
+mod gemini_encode;
 mod ids;
 mod json;
+mod ollama_decode;
+mod ollama_encode;
 mod prefix;
 mod responses_decode;
 mod responses_encode;
 
+pub use framing::Framing;
 pub use prefix::Prefix;
 use provost_core::transcript::{Assistant, Message, Stop, Usage};
 
-use crate::sse::SseEvent;
+use crate::ndjson::NdjsonParser;
+use crate::sse::{SseEvent, SseParser};
 use crate::{Failure, FailureClass, Prelude, Sink};
 
 /// Most bytes of text, reasoning and arguments that one answer may hold.
@@ -32,6 +39,10 @@ pub enum WireKind {
     OpenAiResponses,
     /// `POST {base}/v1/messages`, as Anthropic speaks it.
     AnthropicMessages,
+    /// `POST {base}/models/{model}:streamGenerateContent`, as Google speaks it.
+    Gemini,
+    /// `POST {base}/api/chat`, as Ollama speaks it.
+    Ollama,
 }
 
 /// What an encoder must know besides the prelude.
@@ -51,12 +62,18 @@ pub struct EncodeOptions {
 }
 
 impl WireKind {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::OpenAiChat, Self::OpenAiResponses, Self::AnthropicMessages, Self::Gemini, Self::Ollama];
+
     /// A stable word for journals and configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai_chat",
             Self::OpenAiResponses => "openai_responses",
             Self::AnthropicMessages => "anthropic_messages",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
         }
     }
 
@@ -85,6 +102,8 @@ impl WireKind {
                 "conversation",
                 "max_output_tokens",
             ],
+            Self::Gemini => &["contents", "systemInstruction", "system_instruction", "tools"],
+            Self::Ollama => &["model", "messages", "tools", "stream", "truncate", "shift"],
         }
     }
 
@@ -94,6 +113,8 @@ impl WireKind {
             Self::OpenAiChat => Box::new(chat_encode::Encoder::new(options, prelude)),
             Self::OpenAiResponses => Box::new(responses_encode::Encoder::new(options, prelude)),
             Self::AnthropicMessages => Box::new(anthropic_encode::Encoder::new(options, prelude)),
+            Self::Gemini => Box::new(gemini_encode::Encoder::new(options, prelude)),
+            Self::Ollama => Box::new(ollama_encode::Encoder::new(options, prelude)),
         }
     }
 
@@ -103,6 +124,28 @@ impl WireKind {
             Self::OpenAiChat => Box::new(chat_decode::Decoder::new(turn)),
             Self::OpenAiResponses => Box::new(responses_decode::Decoder::new(turn)),
             Self::AnthropicMessages => Box::new(anthropic_decode::Decoder::new(turn)),
+            Self::Gemini => Box::new(gemini_decode::Decoder::new(turn)),
+            Self::Ollama => Box::new(ollama_decode::Decoder::new(turn)),
+        }
+    }
+
+    /// The parser of its stream.
+    pub fn framing(self) -> Framing {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses | Self::AnthropicMessages | Self::Gemini => {
+                Framing::Events(SseParser::default())
+            }
+            Self::Ollama => Framing::Lines(NdjsonParser::default()),
+        }
+    }
+
+    /// The media type of its stream.
+    pub(crate) fn media(self) -> &'static str {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses | Self::AnthropicMessages | Self::Gemini => {
+                "text/event-stream"
+            }
+            Self::Ollama => "application/x-ndjson",
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::ids::Ids;
-use super::json::is_json;
+use super::json::{arguments_text, is_json};
 use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
@@ -427,17 +427,6 @@ fn delta(raw: Option<&RawValue>) -> Result<String, Failure> {
     let text: Option<String> =
         serde_json::from_str(raw.map_or("null", RawValue::get)).map_err(|e| malformed("a delta", &e))?;
     Ok(text.unwrap_or_default())
-}
-
-/// Arguments are a string; some servers send the object itself, whose text is then taken as it stands.
-fn arguments_text(raw: &RawValue) -> Result<String, Failure> {
-    match raw.get() {
-        "null" => Ok(String::new()),
-        text if text.starts_with('"') => {
-            serde_json::from_str(text).map_err(|e| malformed("a call's arguments", &e))
-        }
-        text => Ok(text.to_owned()),
-    }
 }
 
 fn parts(raw: Option<&RawValue>) -> Result<Vec<Part<'_>>, Failure> {

@@ -116,7 +116,10 @@ fn full_pieces_are_never_copied() {
         let value: Value = serde_json::from_slice(&whole).unwrap();
         let all = sent(wire, &value);
         let users = all.iter().filter(|m| m["role"] == "user");
-        let said = users.map(|m| m["content"].as_str().or(m["content"][0]["text"].as_str()).unwrap());
+        let said = users.map(|m| {
+            let content = &m[if wire == WireKind::Gemini { "parts" } else { "content" }];
+            content.as_str().or(content[0]["text"].as_str()).unwrap()
+        });
         assert_eq!(said.collect::<String>(), text);
     }
 }

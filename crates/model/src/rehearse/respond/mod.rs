@@ -2,6 +2,8 @@
 
 mod anthropic;
 mod chat;
+mod gemini;
+mod ollama;
 mod responses;
 
 use bytes::Bytes;
@@ -72,6 +74,8 @@ impl<'a> Turn<'a> {
             WireKind::OpenAiChat => self.chat_events(include_usage),
             WireKind::OpenAiResponses => self.responses_events(),
             WireKind::AnthropicMessages => self.anthropic_events(),
+            WireKind::Gemini => self.gemini_events(),
+            WireKind::Ollama => self.ollama_events(),
         }
     }
 
@@ -81,13 +85,38 @@ impl<'a> Turn<'a> {
             WireKind::OpenAiChat => self.chat_whole(),
             WireKind::OpenAiResponses => self.responses_whole(),
             WireKind::AnthropicMessages => self.anthropic_whole(),
+            WireKind::Gemini => self.gemini_whole(),
+            WireKind::Ollama => self.ollama_whole(),
         }
     }
 }
 
-/// The error object of most wires' kind: each finds its members.
-pub(super) fn error_object(kind: &str, message: &str) -> String {
-    json!({ "type": "error", "error": { "type": kind, "message": message } }).to_string()
+/// What goes wrong, in the words of a wire; without one in those that most clients find.
+pub(super) fn error_object(wire: Option<WireKind>, kind: &str, message: &str) -> String {
+    match wire {
+        Some(WireKind::Gemini) => {
+            let (code, status) = match kind {
+                "overloaded_error" => (503, "UNAVAILABLE"),
+                "rate_limit_error" => (429, "RESOURCE_EXHAUSTED"),
+                "authentication_error" => (401, "UNAUTHENTICATED"),
+                "invalid_request_error" => (400, "INVALID_ARGUMENT"),
+                "api_error" => (500, "INTERNAL"),
+                other => (500, other),
+            };
+            json!({ "error": { "code": code, "message": message, "status": status } })
+        }
+        // This server has no kinds: its words are all there is.
+        Some(WireKind::Ollama) => json!({ "error": message }),
+        _ => json!({ "type": "error", "error": { "type": kind, "message": message } }),
+    }
+    .to_string()
+}
+
+/// Arguments where a wire has an object. What is none is sent as a string, as some servers do.
+fn argument_object(arguments: &str) -> String {
+    let object = arguments.trim_start().starts_with('{')
+        && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+    if object { arguments.to_owned() } else { quoted(arguments) }
 }
 
 fn quoted(text: impl AsRef<str> + Serialize) -> String {
