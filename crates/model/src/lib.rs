@@ -18,6 +18,7 @@ mod failure;
 mod http;
 pub mod ndjson;
 pub mod planner;
+pub mod presets;
 mod provider;
 pub mod rehearse;
 mod remote;

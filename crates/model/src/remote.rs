@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
+use crate::presets::Quirk;
 use crate::sse::{EVENT_LIMIT, SseEvent};
 use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
@@ -97,6 +98,21 @@ impl RemoteBuilder {
     #[must_use]
     pub fn encrypted_reasoning(mut self, yes: bool) -> Self {
         self.options.encrypted_reasoning = yes;
+        self
+    }
+
+    /// As an endpoint with these quirks wants it.
+    #[must_use]
+    pub fn quirks(mut self, quirks: &[Quirk]) -> Self {
+        for quirk in quirks {
+            match quirk {
+                Quirk::MaxCompletionTokens => self.options.max_completion_tokens = true,
+                Quirk::EchoReasoning => self.options.echo_reasoning = true,
+                Quirk::NoStreamOptions => self.options.no_stream_options = true,
+                // For whoever chooses a model.
+                Quirk::NoTools => {}
+            }
+        }
         self
     }
 

@@ -312,31 +312,37 @@ impl Decode for Decoder {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default)]
 struct RawUsage {
-    prompt_token_count: Option<u64>,
-    cached_content_token_count: Option<u64>,
-    candidates_token_count: Option<u64>,
-    thoughts_token_count: Option<u64>,
-    tool_use_prompt_token_count: Option<u64>,
-    total_token_count: Option<u64>,
+    #[serde(rename = "promptTokenCount")]
+    prompt: Option<u64>,
+    #[serde(rename = "cachedContentTokenCount")]
+    cached: Option<u64>,
+    #[serde(rename = "candidatesTokenCount")]
+    candidates: Option<u64>,
+    #[serde(rename = "thoughtsTokenCount")]
+    thoughts: Option<u64>,
+    #[serde(rename = "toolUsePromptTokenCount")]
+    tools: Option<u64>,
+    #[serde(rename = "totalTokenCount")]
+    total: Option<u64>,
 }
 
 /// Disjoint counts: this vendor counts cached tokens in the prompt, and thoughts apart from the candidates.
 fn read_usage(raw: &str) -> Option<Usage> {
     let raw: RawUsage = serde_json::from_str(raw).ok()?;
-    let prompt = raw.prompt_token_count?;
-    let candidates = raw.candidates_token_count.unwrap_or(0);
-    let reasoning = raw.thoughts_token_count.unwrap_or(0);
+    let prompt = raw.prompt?;
+    let candidates = raw.candidates.unwrap_or(0);
+    let reasoning = raw.thoughts.unwrap_or(0);
     if prompt == 0 && candidates == 0 && reasoning == 0 {
         return None;
     }
-    let tools = raw.tool_use_prompt_token_count.unwrap_or(0);
-    let cache_read = raw.cached_content_token_count.unwrap_or(0).min(prompt);
+    let tools = raw.tools.unwrap_or(0);
+    let cache_read = raw.cached.unwrap_or(0).min(prompt);
     // Some gateways count thoughts among the candidates; the total tells.
     let within = reasoning > 0
         && reasoning <= candidates
-        && raw.total_token_count == prompt.checked_add(candidates).and_then(|n| n.checked_add(tools));
+        && raw.total == prompt.checked_add(candidates).and_then(|n| n.checked_add(tools));
     let output = if within { candidates } else { candidates.saturating_add(reasoning) };
     Some(Usage {
         input: (prompt - cache_read).saturating_add(tools),

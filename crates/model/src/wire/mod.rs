@@ -46,12 +46,18 @@ pub enum WireKind {
 }
 
 /// What an encoder must know besides the prelude.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own, off unless an endpoint needs it"
+)]
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EncodeOptions {
     /// Name of the model, as the vendor knows it.
     pub model: String,
     /// Chat only: name the output limit `max_completion_tokens`, as OpenAI's own newer models demand.
     pub max_completion_tokens: bool,
+    /// Chat only: do not ask for usage, as some vendors refuse to be asked and tell it all the same.
+    pub no_stream_options: bool,
     /// Chat only: send `reasoning_content` back with the assistant messages it came with.
     pub echo_reasoning: bool,
     /// Responses only: have reasoning come back sealed, to be sent with the next request. Models that do not reason
