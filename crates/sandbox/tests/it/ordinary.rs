@@ -32,6 +32,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "cache::",
             "caps::",
             "files::",
+            "git::",
             "images::",
             "protected::",
             "staged::",
@@ -54,6 +55,8 @@ fn everything_holds_for_an_ordinary_user_too() {
             "leaks::",
             "reported::",
             "selftest::",
+            "egress::brokered::",
+            "unix::",
         ])
         .args(["--test-threads", "2"])
         .env_clear()
