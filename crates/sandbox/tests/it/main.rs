@@ -21,6 +21,7 @@ mod programs;
 mod protected;
 mod reported;
 mod require;
+mod running;
 mod rust_image;
 mod selftest;
 mod staged;

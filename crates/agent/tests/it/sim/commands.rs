@@ -46,7 +46,13 @@ fn record(ended: Ended) -> ExitRecord {
         duration_ms: 1,
         // Nothing that is found later was made later.
         ended_at_ns: u64::MAX,
-        output: Captured { head: b"out\n".to_vec(), tail: Vec::new(), total: 4, sha256: String::new() },
+        output: Captured {
+            head: b"out\n".to_vec(),
+            tail: Vec::new(),
+            from: 0,
+            total: 4,
+            sha256: String::new(),
+        },
         receipt: receipt(),
         survivors: 0,
         caps: Vec::new(),
