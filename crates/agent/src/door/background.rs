@@ -130,12 +130,11 @@ impl Driver<'_> {
         }
         self.wait_for_news(act, FIRST_OUTPUT).await?;
         let part = self.take_output(act, 0).await?;
-        let (part, ended) = match part {
-            Some(part) => (part, None),
-            None => {
-                let record = self.await_end(act).await?;
-                (Part::rest(&record.output, 0), Some(record))
-            }
+        let (part, ended) = if let Some(part) = part {
+            (part, None)
+        } else {
+            let record = self.await_end(act).await?;
+            (Part::rest(&record.output, 0), Some(record))
         };
         let exit = ended.as_ref().map(|record| super::command::exit_fact(record.ended));
         let standing = exit.as_ref().map_or(Standing::Running, |exit| Standing::Ended(Some(exit)));

@@ -17,14 +17,15 @@ fn told(act: ActId, process: ActId, from: u64, to: u64) -> Body {
     Body::ActFinished(body)
 }
 
-fn ended(act: ActId, command: Option<CommandFact>) -> Body {
+fn ended(act: ActId, command: impl Into<Option<CommandFact>>) -> Body {
+    let command = command.into();
     let report = digest(12);
     Body::ProcessEnded(Box::new(ProcessEnded { act, command, report, changes: vec![], reverted: vec![] }))
 }
 
 /// One that wrote `bytes` and exited with 0.
-fn wrote(bytes: u64) -> Option<CommandFact> {
-    Some(CommandFact { output_bytes: bytes, ..ran(0, Rung::R3) })
+fn wrote(bytes: u64) -> CommandFact {
+    CommandFact { output_bytes: bytes, ..ran(0, Rung::R3) }
 }
 
 impl Hand {
