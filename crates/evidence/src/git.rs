@@ -152,8 +152,20 @@ pub struct CommitTree {
 pub struct Repository {
     git: Git,
     root: PathBuf,
+    exclude: PathBuf,
     format: ObjectFormat,
 }
+
+/// What is asked of a repository at first, in one start of git.
+const DISCOVER: [&str; 7] = [
+    "rev-parse",
+    "--is-inside-work-tree",
+    "--show-object-format",
+    "--absolute-git-dir",
+    "--show-toplevel",
+    "--git-path",
+    "info/exclude",
+];
 
 impl Repository {
     /// The repository that `dir` lies in.
@@ -162,26 +174,41 @@ impl Repository {
             return Err(io_at(dir)(io::ErrorKind::NotADirectory.into()));
         }
         let git = Git::new(dir);
-        let args = ["rev-parse", "--is-inside-work-tree", "--show-object-format"];
-        let facts = match git.output(&args, TIME_LIMIT) {
+        let facts = match git.output(&DISCOVER, TIME_LIMIT) {
             Err(GitError::Failed { message, .. }) if message.contains("not a git repository") => {
                 return Err(GitError::NotARepository(dir.to_owned()));
             }
+            Err(GitError::Failed { message, .. }) if message.contains("must be run in a work tree") => {
+                return Err(GitError::Bare(dir.to_owned()));
+            }
             other => other?,
         };
-        let facts = String::from_utf8_lossy(&facts).into_owned();
-        let mut facts = facts.lines();
-        if facts.next() != Some("true") {
+        let lines: Vec<&[u8]> =
+            facts.strip_suffix(b"\n").unwrap_or(&facts).split(|byte| *byte == b'\n').collect();
+        let [inside, format, paths @ ..] = &lines[..] else {
+            return Err(failed("rev-parse", "it does not say what was asked".to_owned()));
+        };
+        if *inside != b"true" {
             return Err(GitError::Bare(dir.to_owned()));
         }
-        let format = match facts.next() {
-            Some("sha1") => ObjectFormat::Sha1,
-            Some("sha256") => ObjectFormat::Sha256,
-            other => return Err(failed("rev-parse", format!("object format {other:?} is not known"))),
+        let format = match *format {
+            b"sha1" => ObjectFormat::Sha1,
+            b"sha256" => ObjectFormat::Sha256,
+            other => {
+                let other = String::from_utf8_lossy(other);
+                return Err(failed("rev-parse", format!("object format {other:?} is not known")));
+            }
         };
-        let git_dir = path_line(git.output(&["rev-parse", "--absolute-git-dir"], TIME_LIMIT)?);
-        let root = path_line(git.output(&["rev-parse", "--show-toplevel"], TIME_LIMIT)?);
-        Ok(Self { git: git.at(&git_dir, &root), root, format })
+        let one = |argument: &[&str]| {
+            let args: Vec<&str> = ["rev-parse"].into_iter().chain(argument.iter().copied()).collect();
+            Ok::<_, GitError>(path_line(git.output(&args, TIME_LIMIT)?))
+        };
+        let (git_dir, root, exclude) = match paths {
+            [git_dir, root, exclude] => (path(git_dir), path(root), path(exclude)),
+            // A name with a line end in it: each is asked for by itself.
+            _ => (one(&DISCOVER[3..4])?, one(&DISCOVER[4..5])?, one(&DISCOVER[5..])?),
+        };
+        Ok(Self { git: git.at(&git_dir, &root), exclude: dir.join(exclude), root, format })
     }
 
     /// The work tree's top folder.
@@ -197,8 +224,7 @@ impl Repository {
     /// Files that hold ignore rules beside the `.gitignore` files, the stronger first (git's `gitignore` manual): the
     /// repository's `info/exclude`, and what `core.excludesFile` names, by default the file in `home`.
     pub fn exclude_files(&self, home: Option<&Path>) -> Result<Vec<PathBuf>, GitError> {
-        let own = self.git.output(&["rev-parse", "--git-path", "info/exclude"], TIME_LIMIT)?;
-        let mut files = vec![self.root.join(path_line(own))];
+        let mut files = vec![self.exclude.clone()];
         if let Some(home) = home {
             let args = ["config", "--type=path", "--get", "core.excludesFile"];
             files.push(match self.git.of_person(home).output(&args, TIME_LIMIT) {
@@ -209,6 +235,19 @@ impl Repository {
             });
         }
         Ok(files)
+    }
+
+    /// Name and address that commits here are made under, as the repository's configuration and that of the person whose
+    /// home this is say; `None` where one of the two is not set.
+    pub fn identity(&self, home: Option<&Path>) -> Result<Option<(String, String)>, GitError> {
+        let git = home.map_or_else(|| self.git.clone(), |home| self.git.of_person(home));
+        let ask = |key: &str| match git.output(&["config", "--get", key], TIME_LIMIT) {
+            Ok(said) => Ok(Some(String::from_utf8_lossy(&said).trim_end().to_owned())),
+            // It exits so where nothing is set.
+            Err(GitError::Failed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        Ok(ask("user.name")?.zip(ask("user.email")?))
     }
 
     /// Full id of the commit that is checked out; `None` before the first commit.
@@ -389,6 +428,10 @@ fn failed(command: &str, message: String) -> GitError {
 }
 
 /// A path that git printed on a line of its own.
+fn path(raw: &[u8]) -> PathBuf {
+    OsStr::from_bytes(raw).into()
+}
+
 fn path_line(mut raw: Vec<u8>) -> PathBuf {
     if raw.last() == Some(&b'\n') {
         raw.pop();

@@ -16,7 +16,7 @@ use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output, Standing};
 use tokio::time::{Instant, timeout};
 
-use super::command::{Found, fact_of, notes_of};
+use super::command::{Found, fact_of, made_for_git, notes_of, undone};
 use super::network::serve_dial;
 use super::{ActResult, millis};
 use crate::checkout::Place;
@@ -140,8 +140,8 @@ impl Driver<'_> {
         let standing = exit.as_ref().map_or(Standing::Running, |exit| Standing::Ended(Some(exit)));
         let mut text = format!("$ {}\n", show_argv(&request.argv));
         text.push_str(&part.tell(&process::name(act), standing));
-        let Found { changes, reverted, .. } = self.changes_by_command(None).await?;
-        text.push_str(&undone(&reverted));
+        let (Found { changes, reverted, .. }, taken_back) = self.look_after(None).await?;
+        text.push_str(&taken_back);
         let mut result = ActResult::of(ActEnd::Done, text);
         result.told = Some(Told { process: act, from: part.from, to: part.to });
         (result.changes, result.reverted) = (changes, reverted);
@@ -319,7 +319,7 @@ impl Driver<'_> {
             Some(Live { egress: Some(egress), .. }) => egress.report(),
             _ => NetReport::default(),
         };
-        let found = self.changes_by_command(None).await?;
+        let found = self.look_after(None).await?;
         let command = fact_of(&record, &net, self.recorder.state().containment());
         let rest = Part::rest(&record.output, self.shown(process).unwrap_or_default());
         let mut report = rest.tell(&process::name(process), Standing::Ended(Some(&command.exit)));
@@ -332,9 +332,9 @@ impl Driver<'_> {
         act: ActId,
         command: Option<CommandFact>,
         mut report: String,
-        found: Found,
+        (found, taken_back): (Found, String),
     ) -> Result<(), RunError> {
-        report.push_str(&undone(&found.reverted));
+        report.push_str(&taken_back);
         let report = self.recorder.content(report);
         let Found { changes, reverted, later } = found;
         let ended = ProcessEnded { act, command, report, changes, reverted };
@@ -353,7 +353,7 @@ impl Driver<'_> {
             let ended_at = self.left_of(lost).await?.map(|record| record.ended_at_ns);
             last = last.zip(ended_at).map(|(last, ended_at)| last.max(ended_at));
         }
-        let found = self.changes_by_command(last).await?;
+        let found = self.look_after(last).await?;
         let name = process::name(process);
         let (command, report) = match record {
             Some(record) => {
@@ -425,17 +425,22 @@ impl Driver<'_> {
         text
     }
 
+    /// What commands that go on changed, and in words what of it was taken back.
+    async fn look_after(&mut self, ended_at_ns: Option<u64>) -> Result<(Found, String), RunError> {
+        let found = self.changes_by_command(ended_at_ns).await?;
+        let mut text = undone(&found.reverted);
+        for path in self.files.expel_from_git()? {
+            text.push_str(&made_for_git(&path));
+        }
+        Ok((found, text))
+    }
+
     /// Records what changed while commands go on: it is their doing.
     pub(super) async fn note_changes_in_background(&mut self) -> Result<(), RunError> {
-        let Found { changes, reverted, .. } = self.changes_by_command(None).await?;
+        let (Found { changes, reverted, .. }, _) = self.look_after(None).await?;
         if changes.is_empty() && reverted.is_empty() {
             return Ok(());
         }
         self.recorder.record(Body::ProcessChanged(ProcessChanged { changes, reverted }))
     }
-}
-
-fn undone(reverted: &[provost_core::path::RelPath]) -> String {
-    let line = |path| format!("\nThe command changed `{path}`, which the policy protects: undone.");
-    reverted.iter().map(line).collect()
 }

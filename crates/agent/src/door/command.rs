@@ -1,7 +1,7 @@
 //! Commands: the intent, the sandbox, what changed, the result.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
@@ -175,10 +175,9 @@ impl Driver<'_> {
         };
         let Found { changes, reverted, later } = self.changes_by_command(since).await?;
         let mut result = self.command_result(argv, record, net);
-        for path in &reverted {
-            result
-                .text
-                .push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
+        result.text.push_str(&undone(&reverted));
+        for path in self.files.expel_from_git()? {
+            result.text.push_str(&made_for_git(&path));
         }
         result.changes = changes;
         result.reverted = reverted;
@@ -244,6 +243,7 @@ impl Driver<'_> {
         );
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         if how == Some(Settlement::Happened) {
+            self.files.expel_from_git()?;
             let found = self.changes_by_command(None).await?;
             (result.changes, result.reverted) = (found.changes, found.reverted);
         }
@@ -283,6 +283,7 @@ impl Driver<'_> {
         }
         let text = "The driver was lost while this command was under way, and the run was cancelled before anybody \
                     said what became of it.";
+        self.files.expel_from_git()?;
         let found = self.changes_by_command(None).await?;
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         (result.changes, result.reverted) = (found.changes, found.reverted);
@@ -290,6 +291,17 @@ impl Driver<'_> {
         self.discard_record(act);
         Ok(())
     }
+}
+
+/// What the model is told of changes that were undone.
+pub(super) fn undone(reverted: &[RelPath]) -> String {
+    let line = |path| format!("\nThe command changed `{path}`, which the policy protects: undone.");
+    reverted.iter().map(line).collect()
+}
+
+/// What it is told of what git would act on.
+pub(super) fn made_for_git(path: &Path) -> String {
+    format!("\nThe command made `{}`, which git takes orders from: removed.", path.display())
 }
 
 /// When the workspace was looked at after a command.

@@ -2,7 +2,7 @@
 
 use super::options::has_short;
 use super::wrappers::unclear;
-use super::{Grammar, Part, Word};
+use super::{Grammar, Part, Place, Word};
 
 /// Shells of which lines can be read here.
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "posh", "rbash", "sh", "yash"];
@@ -34,9 +34,7 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
             return;
         }
         "trap" => {
-            let action = args.iter().find(|word| word.text() != "--");
-            parts.extend(action.map(|action| Part::line(action.clone(), Grammar::Bash)));
-            parts.push(unclear("when `trap` runs its line"));
+            parts.extend(trapped(args));
             return;
         }
         "." | "source" | "alias" | "fc" | "bind" | "complete" | "compgen" | "enable" => {
@@ -93,6 +91,19 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
         }
         None => parts.push(unclear(format!("`{name}` reads what it runs from its standard input"))),
     }
+}
+
+/// The line that `trap` runs, later and in whatever folder the shell is then. Without one it resets, ignores or prints.
+fn trapped(args: &[Word]) -> Option<Part> {
+    let args = if args.first().and_then(Word::known) == Some("--") { &args[1..] } else { args };
+    let (line, signals) = args.split_first()?;
+    let resets = |text: &str| {
+        text.is_empty() || text.starts_with('-') || text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    if line.known().is_some_and(|text| signals.is_empty() || resets(text)) {
+        return None;
+    }
+    Some(Part::Line { line: line.clone(), grammar: Grammar::Bash, place: Place::Elsewhere })
 }
 
 /// Whether the shell only runs a file.

@@ -6,6 +6,7 @@
 
 mod examples;
 mod file;
+mod git;
 mod net;
 mod pattern;
 mod preset;
@@ -17,6 +18,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use file::PolicyFileError;
+pub use git::GitAccess;
 pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
@@ -160,18 +162,21 @@ pub struct Policy {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take.
-    #[serde(default, skip_serializing_if = "is_usual")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub caps: Caps,
     /// What becomes of commands' changes to the workspace.
     #[serde(default, skip_serializing_if = "WorkspaceMode::is_direct")]
     pub workspace: WorkspaceMode,
+    /// What commands may do to the repository; set by [`with_git`](Self::with_git), which sees to the rules too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub git: GitAccess,
     /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
 }
 
-fn is_usual(caps: &Caps) -> bool {
-    *caps == Caps::default()
+fn is_default<T: std::default::Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A decision and where it came from.
@@ -318,7 +323,7 @@ impl Policy {
 
     fn decide_touch(&self, touch: &Touch, index: u32, rung: Rung) -> Decision {
         match touch {
-            Touch::Unclear { of, .. } => return self.decide_unclear(*of, index, rung),
+            Touch::Unclear { of, .. } => return self.decide_untold(*of, index, rung),
             Touch::Outside { of, path } if rung < Rung::R2 || !is_scratch(path) => {
                 return self.decide_unclear(*of, index, rung);
             }
@@ -338,6 +343,21 @@ impl Policy {
         }
     }
 
+    /// Decides on what could not be told before it ran. That a command is contained is no reason to start one that nobody
+    /// saw: only a rule for everything, or a default that allows without condition, says that it does not matter.
+    fn decide_untold(&self, of: Access, index: u32, rung: Rung) -> Decision {
+        let decision = self.decide_unclear(of, index, rung);
+        if decision.effect == Effect::Allow
+            && self.rule_for_all(of).is_none()
+            && self.default_for(of).0 == Default::Contained
+        {
+            let all = if matches!(of, Access::Read | Access::Write) { "**" } else { "*" };
+            let rule = format!("what cannot be told is asked about, unless a rule says `allow {of} {all}`");
+            return Decision { effect: Effect::Ask, rule, ..decision };
+        }
+        decision
+    }
+
     /// Decides on what may be anything of its kind: as on everything at once, but what is only perhaps denied is asked
     /// about.
     fn decide_unclear(&self, of: Access, index: u32, rung: Rung) -> Decision {
@@ -350,23 +370,28 @@ impl Policy {
 
     /// What a rule for everything says, or else the default.
     fn decide_all(&self, of: Access, index: u32, rung: Rung) -> Decision {
-        for effect in [Effect::Deny, Effect::Ask, Effect::Allow] {
-            for layer in &self.layers {
+        match self.rule_for_all(of) {
+            Some((layer, rule)) => Decision {
+                effect: rule.effect,
+                touch: index,
+                rule: format!("{} {}", rule.effect, rule.pattern),
+                layer: layer.name.clone(),
+                source: layer.source.clone(),
+            },
+            None => self.decide_by_default(of, index, rung),
+        }
+    }
+
+    /// The strictest rule for everything.
+    fn rule_for_all(&self, of: Access) -> Option<(&Layer, &Rule)> {
+        [Effect::Deny, Effect::Ask, Effect::Allow].into_iter().find_map(|effect| {
+            self.layers.iter().find_map(|layer| {
                 let all = |rule: &&Rule| {
                     rule.effect == effect && rule.pattern.access() == of && rule.pattern.is_everything()
                 };
-                if let Some(rule) = layer.rules.iter().find(all) {
-                    return Decision {
-                        effect,
-                        touch: index,
-                        rule: format!("{effect} {}", rule.pattern),
-                        layer: layer.name.clone(),
-                        source: layer.source.clone(),
-                    };
-                }
-            }
-        }
-        self.decide_by_default(of, index, rung)
+                layer.rules.iter().find(all).map(|rule| (layer, rule))
+            })
+        })
     }
 
     /// The strictest rule that denies or asks, of those that may hold.
@@ -408,18 +433,21 @@ impl Policy {
     }
 
     fn decide_by_default(&self, access: Access, index: u32, rung: Rung) -> Decision {
-        let set_by = |layer: &&Layer| layer.defaults.contains_key(&access);
-        let (default, name, source) = match self.layers.iter().rev().find(set_by) {
-            Some(layer) => (layer.defaults[&access], layer.name.clone(), layer.source.clone()),
-            None => (Default::Ask, "built in".to_owned(), None),
-        };
+        let (default, layer) = self.default_for(access);
         Decision {
             effect: default.effect(rung),
             touch: index,
             rule: format!("default {access} = {}", default.word()),
-            layer: name,
-            source,
+            layer: layer.map_or_else(|| "built in".to_owned(), |layer| layer.name.clone()),
+            source: layer.and_then(|layer| layer.source.clone()),
         }
+    }
+
+    /// The default, and the layer that set it.
+    fn default_for(&self, access: Access) -> (Default, Option<&Layer>) {
+        let set = |layer: &'_ Layer| layer.defaults.get(&access).copied();
+        let found = self.layers.iter().rev().find_map(|layer| set(layer).map(|default| (default, layer)));
+        found.map_or((Default::Ask, None), |(default, layer)| (default, Some(layer)))
     }
 
     /// Whether what contained a command, or is to contain commands, is what this policy takes.
@@ -435,8 +463,8 @@ impl Policy {
 
     /// Whether something that this policy requires is not enforced by what contained a command. `exempt` is for a command
     /// that a guarantee has no meaning for.
-    pub fn lacks(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> bool {
-        self.require.iter().any(|required| Some(*required) != exempt && !receipt.enforces(*required))
+    pub fn lacks(&self, receipt: &Receipt, exempt: &[Guarantee]) -> bool {
+        self.require.iter().any(|required| !exempt.contains(required) && !receipt.enforces(*required))
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

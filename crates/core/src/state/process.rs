@@ -174,7 +174,7 @@ impl RunState {
                 )?;
                 if let Some(receipt) = &command.containment {
                     self.check_containment(receipt)?;
-                    self.check_required(receipt, None)?;
+                    self.check_required(receipt, &[])?;
                 }
             }
         }

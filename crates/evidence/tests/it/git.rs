@@ -113,6 +113,27 @@ fn an_export_holds_the_commit_and_nothing_else_in_both_formats() {
 }
 
 #[test]
+fn a_repository_is_found_from_below_and_in_folders_of_odd_names() {
+    let repo = Repo::new(Format::Sha256);
+    for name in [".", "plain", "two words", "a\nline end", "a\n", "-x\n\n--y"] {
+        let root = repo.join(name);
+        let below = root.join("src\n").join("deep");
+        std::fs::create_dir_all(&below).unwrap();
+        if name != "." {
+            repo.git(&["init", "-q", "--object-format=sha1", "--", &root.to_string_lossy()]);
+        }
+        let found = Repository::discover(&below).unwrap();
+        assert_eq!(found.root(), root.canonicalize().unwrap(), "{name:?}");
+        let exclude = &found.exclude_files(None).unwrap()[0];
+        assert_eq!(
+            exclude.canonicalize().unwrap(),
+            root.canonicalize().unwrap().join(".git/info/exclude"),
+            "{name:?}"
+        );
+    }
+}
+
+#[test]
 fn folders_without_a_repository_or_a_work_tree_are_named() {
     let folder = tempfile::tempdir().expect("temp");
     assert!(matches!(Repository::discover(folder.path()), Err(GitError::NotARepository(_))));

@@ -16,7 +16,8 @@ thread_local! {
 }
 
 /// Waits for another process's lock, a millisecond or so at a time: a commit takes less, and SQLite's own handler
-/// backs off to 100 ms, which starves whoever waits longest.
+/// backs off to 100 ms, which starves whoever waits longest. Here it is the other way round: who has waited longer knocks
+/// more often, and so is let in before those who came later.
 fn wait_for_lock(attempt: i32) -> bool {
     let now = Instant::now();
     let since = WAITING_SINCE.with(|cell| {
@@ -25,11 +26,19 @@ fn wait_for_lock(attempt: i32) -> bool {
         }
         cell.get().unwrap_or(now)
     });
-    if now.duration_since(since) >= Duration::from_millis(BUSY_MS) {
+    let waited = now.duration_since(since);
+    if waited >= Duration::from_millis(BUSY_MS) {
         return false;
     }
+    let longest: u32 = match waited.as_millis() {
+        0..10 => 1000,
+        10..20 => 400,
+        20..40 => 150,
+        _ => 50,
+    };
     // Unequal steps, so that two waiters do not knock in time with each other.
-    std::thread::sleep(Duration::from_micros(300 + u64::from(now.elapsed().subsec_nanos() % 701)));
+    let step = longest / 3 + now.elapsed().subsec_nanos() % (longest - longest / 3);
+    std::thread::sleep(Duration::from_micros(step.into()));
     true
 }
 

@@ -1,8 +1,9 @@
 //! Many processes write runs into one file: none fails, and none is starved.
 
+use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use provost_journal::{SqliteStore, Store};
 
@@ -58,6 +59,10 @@ fn d1_sixteen_processes_write_into_one_file() {
     let total: u64 = counts.iter().sum();
     let (least, most) = (counts.iter().min().expect("some"), counts.iter().max().expect("some"));
     longest.sort_unstable();
+    let waits = Waits::of(&place.file());
+    println!("{waits}");
+    // Nobody waits while others commit again and again: not a bound on time, but on turns.
+    assert!(waits.overtaken <= 16 * PROCESSES, "somebody was overtaken: {waits}");
     // A disk that stalls is seen by all of them; one that was overtaken again and again, by that one alone.
     println!(
         "{PROCESSES} processes: {total} appends, {least} to {most} each; the longest of each took {} to {} ms",
@@ -74,6 +79,65 @@ fn d1_sixteen_processes_write_into_one_file() {
     wait(store.check()).expect("sound");
 }
 
+/// What the longest append of all waited for.
+struct Waits {
+    /// How long it took, and the longest step from one commit to the next meanwhile.
+    took: Duration,
+    longest_gap: Duration,
+    /// The most commits of others that one append saw go by, and the mean.
+    overtaken: usize,
+    mean: f64,
+}
+
+impl Waits {
+    fn of(file: &std::path::Path) -> Self {
+        let mut appends: Vec<(u64, u64)> = Vec::new();
+        for n in 0..PROCESSES {
+            let text = std::fs::read_to_string(times(file, &format!("run-{n}"))).expect("its times");
+            appends.extend(text.lines().map(|line| {
+                let (begun, ended) = line.split_once(' ').expect("two");
+                (begun.parse::<u64>().expect("a time"), ended.parse::<u64>().expect("a time"))
+            }));
+        }
+        let mut ends: Vec<u64> = appends.iter().map(|(_, ended)| *ended).collect();
+        ends.sort_unstable();
+        let within = |&(begun, ended): &(u64, u64)| {
+            &ends[ends.partition_point(|end| *end <= begun)..ends.partition_point(|end| *end < ended)]
+        };
+        let longest = appends.iter().max_by_key(|(begun, ended)| ended - begun).expect("some");
+        let stops = [&[longest.0], within(longest), &[longest.1]].concat();
+        let gap = stops.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
+        let seen = |append: &(u64, u64)| within(append).len();
+        Self {
+            took: Duration::from_micros(longest.1 - longest.0),
+            longest_gap: Duration::from_micros(gap),
+            overtaken: appends.iter().map(seen).max().unwrap_or_default(),
+            mean: appends.iter().map(seen).sum::<usize>() as f64 / appends.len() as f64,
+        }
+    }
+}
+
+impl std::fmt::Display for Waits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the longest append took {:?}, within which the longest step from one commit to the next was {:?}; an append \
+             saw {:.1} commits of others go by, at most {}",
+            self.took, self.longest_gap, self.mean, self.overtaken
+        )
+    }
+}
+
+fn times(file: &std::path::Path, name: &str) -> std::path::PathBuf {
+    file.with_extension(format!("{name}.times"))
+}
+
+/// Microseconds, the same in all processes.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+    u64::try_from(since.as_micros()).expect("microseconds")
+}
+
 /// Appends steps until the time is over, looking at its own run and at the list now and then, as drivers and people do.
 fn write(path: &std::path::Path, name: &str) {
     let store = SqliteStore::open(path).expect("opens");
@@ -85,13 +149,15 @@ fn write(path: &std::path::Path, name: &str) {
         std::env::var("PROVOST_MANY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SECONDS);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut count, mut longest) = (0, Duration::ZERO);
+    let mut noted = String::new();
     wait(async {
         let mut head = store.head(&lease.run).await.expect("head");
         while Instant::now() < end {
             let (drafts, blobs) = step(count);
-            let begun = Instant::now();
+            let (begun, from) = (Instant::now(), now());
             head = store.append(&lease, &head, drafts, blobs).await.expect("appends").head;
             longest = longest.max(begun.elapsed());
+            writeln!(noted, "{from} {}", now()).expect("into memory");
             count += 1;
             if count.is_multiple_of(20) {
                 store.runs().await.expect("lists");
@@ -100,5 +166,6 @@ fn write(path: &std::path::Path, name: &str) {
             }
         }
     });
+    std::fs::write(times(path, name), noted).expect("writes");
     println!("did {count} appends, longest {} ms", longest.as_millis());
 }

@@ -99,7 +99,7 @@ pub(crate) fn started_by(
 
 /// Whether a shell that knows no more than POSIX reads other commands in the line than bash does.
 fn reads_otherwise(line: &str) -> bool {
-    let plain = line.replace("$((", "");
+    let plain = line.replace("$((", "").replace("{}", "");
     let signs = [
         "((", "[[", "$'", "$\"", "&>", "<(", ">(", "<<<", "|&", ";&", ";;&", "=(", "{", "function", "coproc",
         "time ", "select",
@@ -347,8 +347,13 @@ impl Walk<'_, '_> {
         match part {
             Part::Command { words, place: Place::Here } => self.words(&words, folders),
             Part::Command { words, place: Place::Elsewhere } => self.words(&words, &mut Folders::Any),
-            Part::Line { line, .. } => match line.known() {
-                Some(line) => self.inner(line, folders),
+            Part::Line { line, place, .. } => match line.known() {
+                Some(line) if place == Place::Here => self.inner(line, folders),
+                Some(line) => {
+                    // It runs again and again, and what it changes holds for what follows.
+                    self.repeats = true;
+                    self.inner(line, &Folders::Any);
+                }
                 None => self.unclear(&format!("what the line `{line}` runs")),
             },
             Part::Hidden(why) | Part::Unclear(why) => self.unclear(&why),

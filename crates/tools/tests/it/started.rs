@@ -130,7 +130,17 @@ fn p6_what_a_wrapper_starts_is_decided_by_itself() {
     }
     for argv in [&["sh", "-c", "$X f"][..], &["env", "PATH=/x", "ls"], &["sh", "-c", "eval x"], &["sh"]] {
         assert_eq!(world.decide(&no_rm, argv, "."), ASK, "{argv:?}");
-        // Nothing is asked where no rule tells commands apart.
+        // Containment alone is no reason to start what nobody saw; that all of it is allowed has to be said.
+        assert_eq!(world.decide(&policy(Default::Contained, &[]), argv, "."), ASK, "{argv:?}");
+        let all = policy(Default::Contained, &[(ALLOW, "exec *")]);
+        assert_eq!(world.decide(&all, argv, "."), ALLOW, "{argv:?}");
+        assert_eq!(world.decide(&policy(Default::Allow, &[]), argv, "."), ALLOW, "{argv:?}");
+    }
+    for argv in [
+        &["sh", "-c", "ls | wc -l && echo {} > f"][..],
+        &["sh", "-c", "trap '' TERM; trap 'ls' EXIT"],
+        &["python3"],
+    ] {
         assert_eq!(world.decide(&policy(Default::Contained, &[]), argv, "."), ALLOW, "{argv:?}");
     }
     let allows = policy(Default::Ask, &[(ALLOW, "exec env*"), (ALLOW, "exec find*"), (ALLOW, "exec ls*")]);
