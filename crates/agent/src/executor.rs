@@ -12,6 +12,7 @@ use provost_sandbox::{
     Sandbox, Unavailable,
 };
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// Runs commands for drivers. Not a second door: only the door calls it, behind the policy and the journal.
 pub trait Executor: Send + Sync {
@@ -49,7 +50,7 @@ pub trait Contained: Send + Sync {
 
 /// A command that goes on. Dropped, it is killed with its tree.
 pub trait Background: Send + Sync {
-    /// Comes back once there is output that was not taken, or it has ended.
+    /// Comes back once there is output that was not taken, with some time for the rest of it; or once it has ended.
     fn news(&self) -> BoxFuture<'_, ()>;
 
     /// What it wrote since this was last asked; `None` once it has ended: the rest is in its record.
@@ -67,6 +68,9 @@ pub trait Background: Send + Sync {
 
 /// How long a supervisor that outlived its driver is waited for.
 const SUPERVISOR_WAIT: Duration = Duration::from_secs(10);
+
+/// How long output that has begun is given to be whole: a banner is seldom one write.
+const SETTLES: Duration = Duration::from_millis(100);
 
 /// This host, as far as its probe says that it can contain.
 #[derive(Debug, Clone)]
@@ -145,7 +149,11 @@ impl Process {
 impl Background for Process {
     fn news(&self) -> BoxFuture<'_, ()> {
         self.running.ask_for_notice();
-        Box::pin(self.until(|running| (running.has_written() || running.ended().is_some()).then_some(())))
+        Box::pin(async move {
+            self.until(|running| (running.has_written() || running.ended().is_some()).then_some(())).await;
+            // It may end in the middle of its banner.
+            let _ = timeout(SETTLES, self.until(Running::ended)).await;
+        })
     }
 
     fn take(&self) -> BoxFuture<'_, Result<Option<Chunk>, RunError>> {

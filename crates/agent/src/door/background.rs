@@ -27,9 +27,6 @@ use crate::executor::Background;
 /// How long the first output of a command is waited for.
 const FIRST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// How long output that has begun is given to be whole: a banner is seldom one write.
-const SETTLES: Duration = Duration::from_millis(100);
-
 /// A command that goes on under this driver.
 pub(crate) struct Live {
     command: Arc<dyn Background>,
@@ -224,19 +221,14 @@ impl Driver<'_> {
             return Ok(());
         };
         let until = Instant::now() + self.time_left().map_or(wait, |left| wait.min(left));
-        let news = async {
-            if timeout(until - Instant::now(), command.news()).await.is_ok() && !command.has_ended() {
-                // It may end in the middle of its banner.
-                let _ = timeout(SETTLES, command.ended()).await;
-            }
-        };
+        let news = timeout(until - Instant::now(), command.news());
         tokio::pin!(news);
         loop {
             tokio::select! {
                 biased;
                 () = self.interrupt.requested() => return Ok(()),
                 Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
-                () = &mut news => return Ok(()),
+                _ = &mut news => return Ok(()),
             }
         }
     }
