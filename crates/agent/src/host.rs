@@ -90,7 +90,8 @@ pub(crate) fn outside_of(workspace: &Path, path: &str) -> String {
 /// The same for the `PATH` of an image, whose folders the host does not have: what they lead to, they lead to within the
 /// image, where nobody writes.
 pub(crate) fn outside_of_by_name(workspace: &Path, path: &str) -> String {
-    let outside = |entry: &&str| Path::new(entry).is_absolute() && is_apart_by_name(Path::new(entry), workspace);
+    let outside =
+        |entry: &&str| Path::new(entry).is_absolute() && is_apart_by_name(Path::new(entry), workspace);
     path.split(':').filter(outside).collect::<Vec<_>>().join(":")
 }
 

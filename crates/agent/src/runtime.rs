@@ -24,6 +24,7 @@ use provost_sandbox::{ImageRoot, Probe, Profile, RungChoice};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
+use crate::door::dials;
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
@@ -310,7 +311,8 @@ impl Runtime {
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
         drop(events);
         files.restore(&created, &recorder).await?;
-        if recorder.state().open_acts().values().all(|act| act.started.is_none()) {
+        let state = recorder.state();
+        if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.
             files.know_again();
         }
@@ -383,6 +385,8 @@ impl Runtime {
             metered: None,
             environment,
             stale: Vec::new(),
+            background: BTreeMap::new(),
+            dials: dials(),
         })
     }
 
