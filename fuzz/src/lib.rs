@@ -21,7 +21,7 @@ use provost_evidence::canonical::to_canonical;
 
 pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
-pub use model::{anthropic, chat, events_log, script, sse};
+pub use model::{anthropic, chat, events_log, gemini, ollama, responses, script, sse};
 pub use shell::shell;
 pub use tools::{arguments, exit_record, patch};
 

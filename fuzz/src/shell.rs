@@ -19,6 +19,9 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
         layers: vec![layer],
         containment: Containment::Strongest,
         at_least: Rung::R0,
+        require: std::collections::BTreeSet::new(),
+        workspace: provost_core::policy::WorkspaceMode::Direct,
+        image: None,
         caps: provost_core::caps::Caps::default(),
     }
 });
