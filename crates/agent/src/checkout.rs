@@ -69,9 +69,9 @@ impl Driver<'_> {
         // At a path of its own, as at the recipient's: what works only at the workspace's path does not pass.
         let mut profile = Profile::for_workspace(folder)?;
         profile.limits = policy.caps;
-        // A copy that is thrown away has nothing to protect.
-        profile.require =
-            policy.require.iter().copied().filter(|held| *held != Guarantee::Protected).collect();
+        // A copy that is thrown away has nothing to protect, and nothing to commit into.
+        let meant = |held: &Guarantee| !Guarantee::OF_WORKSPACE.contains(held);
+        profile.require = policy.require.iter().copied().filter(meant).collect();
         profile.readable.extend(readable_folders(&self.runtime.host, policy, workspace));
         profile.private.extend(private_folders(&self.runtime.host, workspace));
         let (git, pointer) = (workspace.join(".git"), folder.join(".git"));

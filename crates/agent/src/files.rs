@@ -11,10 +11,10 @@ use provost_core::act::{Change, FileFact};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::RunCreated;
 use provost_core::path::RelPath;
-use provost_core::policy::Policy;
+use provost_core::policy::{GitAccess, Policy};
 use provost_evidence::git::{ObjectFormat, Repository};
 use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
-use provost_sandbox::{Changes, Profile, WorkspaceAccess, git_reads};
+use provost_sandbox::{Changes, GitFolder, Profile, WorkspaceAccess, git_folder, git_reads};
 use provost_tools::Workspace;
 use provost_tools::command::HostEnvironment;
 use provost_tools::workspace::{Copied, Entry, FileChange, FileError, FileMode, FileVersion, Manifest};
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkout::NoCheckout;
 use crate::error::RunError;
+use crate::git_guard::GitGuard;
 use crate::guard::{self, Guard, Guarded};
 use crate::host::{private_folders, readable_folders};
 use crate::ignores::outer_rules;
@@ -57,6 +58,9 @@ struct Base {
     /// Folders too deep to look into that were there.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     too_deep: BTreeSet<RelPath>,
+    /// Names in the git folder that no command may make and that were there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    git: BTreeSet<RelPath>,
 }
 
 /// The files at the start of the run, from the list that the journal keeps of them.
@@ -78,6 +82,11 @@ pub(crate) struct Files {
     /// Paths that may differ from what the journal expects, whatever the next scan says.
     suspect: BTreeSet<RelPath>,
     guard: Guard,
+    /// The git folder that commands may commit into, and the names in it that no command made.
+    git: Option<GitGuard>,
+    git_known: Option<BTreeSet<RelPath>>,
+    /// The one that the containment in force was made for.
+    git_shown: Option<GitFolder>,
     /// Guarded names that were there before the first command.
     known: Option<Guarded>,
     /// Those that the containment in force was made for.
@@ -112,6 +121,9 @@ impl Files {
             base: BTreeMap::new(),
             suspect: BTreeSet::new(),
             guard: Guard::default(),
+            git: None,
+            git_known: None,
+            git_shown: None,
             known: None,
             shown: Guarded::default(),
             build_folders: Vec::new(),
@@ -195,6 +207,7 @@ impl Files {
             files: self.base.values().cloned().collect(),
             guarded: self.known.as_ref().map(|known| known.protected.clone()).unwrap_or_default(),
             too_deep: self.known.as_ref().map(|known| known.too_deep.clone()).unwrap_or_default(),
+            git: self.git_known.clone().unwrap_or_default(),
         };
         let json = serde_json::to_vec(&base).map_err(|error| RunError::Internal(error.to_string()))?;
         Ok(recorder.content(json))
@@ -217,6 +230,7 @@ impl Files {
             protected.insert(change.path.clone());
         }
         self.known = Some(Guarded { protected, too_deep: base.too_deep, ..Guarded::default() });
+        self.git_known = Some(base.git);
         let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
         self.scan(&watched)?;
         let mut suspect: BTreeSet<RelPath> = net.keys().cloned().collect();
@@ -435,6 +449,16 @@ impl Files {
         profile.readable.extend(readable_folders(host, policy, self.root()));
         profile.private.extend(private_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
+        if policy.git == GitAccess::Full {
+            profile.writable.extend(git_reads(self.root()));
+        }
+        self.git = GitGuard::open(self.root(), policy).map_err(|error| unusable(self.root(), &error))?;
+        if let Some(git) = &self.git {
+            let there = git.scan().map_err(|error| unusable(&git.of().folder, &error))?;
+            self.git_known.get_or_insert(there);
+        }
+        self.git_shown = git_folder(self.root()).filter(|_| policy.lets_commit());
+        profile.git = self.git_shown.clone();
         let found = self.guarded(policy)?;
         let absolute = |path: &RelPath| self.root().join(path.to_os());
         profile.protected.extend(found.protected.iter().map(absolute));
@@ -541,11 +565,46 @@ impl Files {
         let found = self.guarded(policy)?;
         let changed = (&found.protected, &found.hidden) != (&self.shown.protected, &self.shown.hidden);
         self.known = Some(found);
-        Ok(changed)
+        if let Some(git) = &self.git {
+            self.git_known = Some(git.scan().map_err(|error| unusable(&git.of().folder, &error))?);
+        }
+        let folder = git_folder(self.root()).filter(|_| policy.lets_commit());
+        Ok(changed || folder != self.git_shown)
+    }
+
+    /// Under whose name commands commit: a command sees no home folder with a configuration of git's.
+    pub(crate) fn identity(&self, host: &HostEnvironment) -> Result<Vec<(String, String)>, RunError> {
+        let Some(repository) = &self.repository else { return Ok(Vec::new()) };
+        let Some((name, email)) = repository.identity(host.home.as_deref().map(Path::new))? else {
+            return Ok(Vec::new());
+        };
+        let set = |variable: &str, value: &str| (variable.to_owned(), value.to_owned());
+        Ok(vec![
+            set("GIT_AUTHOR_NAME", &name),
+            set("GIT_AUTHOR_EMAIL", &email),
+            set("GIT_COMMITTER_NAME", &name),
+            set("GIT_COMMITTER_EMAIL", &email),
+        ])
+    }
+
+    /// Removes what a command made in the git folder beside commits, and names it for people.
+    pub(crate) fn expel_from_git(&mut self) -> Result<Vec<PathBuf>, RunError> {
+        let Some(git) = &self.git else { return Ok(Vec::new()) };
+        let folder = &git.of().folder;
+        let found = git.scan().map_err(|error| unusable(folder, &error))?;
+        let known = self.git_known.get_or_insert_default();
+        let mut expelled = Vec::new();
+        for path in found.difference(known) {
+            let whole = folder.join(path.to_os());
+            git.remove(path).map_err(|error| unusable(&whole, &error))?;
+            expelled.push(whole);
+        }
+        Ok(expelled)
     }
 
     /// Forgets which guarded names were there: those that are there now were.
     pub(crate) fn know_again(&mut self) {
+        self.git_known = None;
         self.known = None;
     }
 

@@ -103,8 +103,16 @@ impl Guard {
             let kind = kind_of(&folder, &entry)?;
             judge(path.join(raw).map_err(io::Error::other)?, raw, kind, policy, &mut listed);
         }
-        if bare == BARE.len() && !path.is_root() {
+        let in_git = path.to_bytes().split(|byte| *byte == b'/').any(|part| part == b".git");
+        if in_git {
+            // Then policy has no rule about it.
+        } else if bare == BARE.len() && !path.is_root() {
             listed.found.protected.insert(path.clone());
+        } else if bare == BARE.len() {
+            // The workspace itself, as soon as its `.git` is none any more.
+            for name in BARE {
+                listed.found.protected.insert(path.join(name).map_err(io::Error::other)?);
+            }
         }
         Ok(Some(listed))
     }
@@ -142,7 +150,7 @@ fn judge(name: RelPath, raw: &[u8], kind: FileType, policy: &Policy, listed: &mu
     }
 }
 
-fn kind_of(folder: &OwnedFd, entry: &rustix::fs::DirEntry) -> io::Result<FileType> {
+pub(crate) fn kind_of(folder: &OwnedFd, entry: &rustix::fs::DirEntry) -> io::Result<FileType> {
     if entry.file_type() != FileType::Unknown {
         return Ok(entry.file_type());
     }
@@ -155,7 +163,7 @@ fn kind_of(folder: &OwnedFd, entry: &rustix::fs::DirEntry) -> io::Result<FileTyp
 }
 
 /// Opens a folder without following a link; one that its owner closed is opened up first, for nothing may hide there.
-fn open(workspace: &Workspace, path: &RelPath) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn open(workspace: &Workspace, path: &RelPath) -> io::Result<Option<OwnedFd>> {
     let gone = |errno: Errno| matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP);
     match workspace.open_folder(path, OFlags::RDONLY) {
         Ok(folder) => Ok(Some(folder)),

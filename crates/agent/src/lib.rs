@@ -15,6 +15,7 @@ mod fork;
 mod fork_content;
 mod fork_files;
 mod gate;
+mod git_guard;
 mod guard;
 mod host;
 mod ignores;

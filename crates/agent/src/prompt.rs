@@ -121,6 +121,9 @@ fn promise(guarantee: Guarantee, writes: Writes) -> Option<&'static str> {
         Guarantee::Environment => "the environment is fixed; no credentials are in it",
         Guarantee::Privileges => "there is no way to more rights (no sudo)",
         Guarantee::Protected => "`.git` and other control files cannot be changed",
+        Guarantee::GitCommit => {
+            "`git add`, `commit`, `branch`, `stash` and `switch` work; git's configuration and hooks cannot be changed"
+        }
         Guarantee::WallClock => "their time is limited",
         Guarantee::Output => "their output is bounded",
         Guarantee::Staged => {
@@ -152,6 +155,7 @@ fn absence(guarantee: Guarantee) -> Option<&'static str> {
         Guarantee::Environment => "the environment is the host's",
         Guarantee::Privileges => "programs that give more rights work",
         Guarantee::Protected => "nothing keeps commands from changing `.git` and other control files",
+        Guarantee::GitCommit => "commits: this containment cannot keep the rest of `.git` safe from them",
         Guarantee::WallClock => "their time is not limited",
         Guarantee::Output => "their output is not bounded",
         // Whose cap does not hold is not told of it.

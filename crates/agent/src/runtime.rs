@@ -346,7 +346,7 @@ impl Runtime {
         let goal = String::from_utf8_lossy(&recorder.bytes(&queued.goal).await?).into_owned();
         let order = queue::order(&queued, goal)?;
         let ready = self.make_ready(&order)?;
-        self.begin(order, ready, recorder, held).await
+        Box::pin(self.begin(order, ready, recorder, held)).await
     }
 
     fn recorder(&self, salt: Salt, held: &Held) -> Recorder {
@@ -364,7 +364,10 @@ impl Runtime {
     ) -> Result<Driver<'_>, RunError> {
         let created = recorder.state().created();
         let image = created.map_or(Ok(None), |created| self.image(&created.policy))?;
-        let environment = self.environment(&files, image.as_ref());
+        let mut environment = self.environment(&files, image.as_ref());
+        if recorder.state().created().is_some_and(|created| created.policy.lets_commit()) {
+            environment.extend(files.identity(&self.host)?);
+        }
         Ok(Driver {
             runtime: self,
             image,

@@ -65,6 +65,9 @@ pub enum Guarantee {
     Privileges,
     /// Protected paths inside the workspace (such as `.git`) cannot be changed or moved away.
     Protected,
+    /// Commands can commit, and what git takes orders from (its configuration, hooks) is protected all the same. Where
+    /// that cannot be had, nothing of git's can be changed.
+    GitCommit,
     /// Wall-clock limit.
     WallClock,
     /// Output is drained while the command runs and kept within a fixed size.
@@ -102,6 +105,7 @@ impl Guarantee {
             Self::Environment => "environment",
             Self::Privileges => "privileges",
             Self::Protected => "protected",
+            Self::GitCommit => "git-commit",
             Self::WallClock => "wall-clock",
             Self::Output => "output",
             Self::CapCpu => "cap-cpu",
@@ -120,8 +124,11 @@ impl Guarantee {
         Self::ALL.map(Self::name).join(", ")
     }
 
+    /// Those that speak of a workspace that stays: they mean nothing for a copy that is thrown away.
+    pub const OF_WORKSPACE: [Self; 2] = [Self::Protected, Self::GitCommit];
+
     /// All guarantees, in report order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::FsWrite,
         Self::FsRead,
         Self::Net,
@@ -133,6 +140,7 @@ impl Guarantee {
         Self::Environment,
         Self::Privileges,
         Self::Protected,
+        Self::GitCommit,
         Self::WallClock,
         Self::Output,
         Self::CapCpu,

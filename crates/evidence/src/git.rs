@@ -237,6 +237,19 @@ impl Repository {
         Ok(files)
     }
 
+    /// Name and address that commits here are made under, as the repository's configuration and that of the person whose
+    /// home this is say; `None` where one of the two is not set.
+    pub fn identity(&self, home: Option<&Path>) -> Result<Option<(String, String)>, GitError> {
+        let git = home.map_or_else(|| self.git.clone(), |home| self.git.of_person(home));
+        let ask = |key: &str| match git.output(&["config", "--get", key], TIME_LIMIT) {
+            Ok(said) => Ok(Some(String::from_utf8_lossy(&said).trim_end().to_owned())),
+            // It exits so where nothing is set.
+            Err(GitError::Failed { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        Ok(ask("user.name")?.zip(ask("user.email")?))
+    }
+
     /// Full id of the commit that is checked out; `None` before the first commit.
     pub fn head(&self) -> Result<Option<String>, GitError> {
         match self.resolve("HEAD") {

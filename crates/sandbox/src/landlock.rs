@@ -13,6 +13,9 @@ pub(crate) const EXECUTE: u64 = 1;
 pub(crate) const WRITE_FILE: u64 = 1 << 1;
 pub(crate) const READ_FILE: u64 = 1 << 2;
 pub(crate) const READ_DIR: u64 = 1 << 3;
+pub(crate) const REMOVE_FILE: u64 = 1 << 5;
+pub(crate) const MAKE_FILE: u64 = 1 << 8;
+pub(crate) const REFER: u64 = 1 << 13;
 pub(crate) const TRUNCATE: u64 = 1 << 14;
 pub(crate) const IOCTL_DEV: u64 = 1 << 15;
 

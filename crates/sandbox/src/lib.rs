@@ -25,6 +25,7 @@ mod cache;
 mod command;
 mod egress;
 mod entry;
+mod git;
 pub mod image;
 mod init;
 mod landlock;
@@ -50,6 +51,7 @@ pub use egress::{
     Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
     parse,
 };
+pub use git::{GitFolder, GitName, GitPart, git_folder};
 pub use probe::{Disabled, Fact, Probe};
 pub use profile::{Changes, ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};

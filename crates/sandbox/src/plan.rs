@@ -38,6 +38,8 @@ pub(crate) struct LandlockPlan {
     pub(crate) full: Vec<Bytes>,
     /// Paths whose existing files may be written, and nothing made or removed (device nodes, `/proc`).
     pub(crate) write: Vec<Bytes>,
+    /// Folders where files are made and no folders and links, but for those beneath them that are in `full`.
+    pub(crate) files: Vec<Bytes>,
     /// The workspace, when it has to be carved around `protected` and `hidden`, entry by entry.
     pub(crate) carve: Option<Carve>,
 }

@@ -173,7 +173,10 @@ impl Probe {
                 (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
                 (G::Staged | G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
                 (G::Staged | G::CapDisk, Rung::R2) => false,
-                (G::Protected, Rung::R3 | Rung::R4) => all(&[fact::PIN, fact::READ_ONLY]),
+                // Landlock's rights reach downwards: where a lock can be made and moved over the index, one can be moved
+                // over the configuration.
+                (G::GitCommit, Rung::R2) => false,
+                (G::Protected | G::GitCommit, Rung::R3 | Rung::R4) => all(&[fact::PIN, fact::READ_ONLY]),
                 (G::Net, Rung::R3 | Rung::R4) => has(fact::NET),
                 (G::KillTree, Rung::R3 | Rung::R4) => has(fact::PID_NAMESPACE),
                 (G::Processes, Rung::R3 | Rung::R4) => all(&[fact::PID_NAMESPACE, fact::PROC]),
@@ -214,6 +217,9 @@ impl Probe {
             Some(Strength::Absent) => format!("`{name}` is absent{why_not_stronger}"),
             None if guarantee == Guarantee::Protected => {
                 format!("`{name}` has nothing to hold: the workspace has no protected path")
+            }
+            None if guarantee == Guarantee::GitCommit => {
+                format!("`{name}` has nothing to hold: the policy lets commands make no commits here")
             }
             None => format!("`{name}` has nothing to hold: the policy sets no such cap"),
         }
@@ -261,6 +267,7 @@ fn guarantee_of_r2(guarantee: Guarantee) -> bool {
             | G::Processes
             | G::Ipc
             | G::UnixSockets
+            | G::GitCommit
             | G::CapTmp
             | G::CapCpu
             | G::CapMemory

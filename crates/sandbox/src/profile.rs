@@ -9,6 +9,8 @@ use provost_core::containment::Guarantee;
 use provost_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
+use crate::git::GitFolder;
+
 /// Whether commands may change the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -70,6 +72,10 @@ pub struct Profile {
     /// ends: caches that tools unpack into, such as cargo's registry. Only R3 can do that, and only where it can mount
     /// an overlay over the folder; elsewhere they are readable. Absent ones are skipped.
     pub private: Vec<PathBuf>,
+    /// The git folder that commands may commit into ([`crate::git_folder`]): the one of the workspace, which is then to be
+    /// one of [`protected`](Self::protected) too, or one that a linked work tree has elsewhere. Only R3 and R4 can keep
+    /// the rest of it from being changed; under weaker rungs nothing in it is open.
+    pub git: Option<GitFolder>,
     /// What becomes of changes to the workspace.
     pub changes: Changes,
     /// Guarantees that have to be enforced: a sandbox that only watches one, or does not have it, is not made, and a
@@ -177,6 +183,7 @@ impl Profile {
             readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
             writable: Vec::new(),
             private: Vec::new(),
+            git: None,
             changes: Changes::Direct,
             require: BTreeSet::new(),
             limits: Caps::default(),
@@ -199,6 +206,7 @@ impl Profile {
         let direct = self.changes.staged().unwrap_or_default();
         let inside = self.protected.iter().chain(&self.hidden).chain(direct);
         let outside = self.readable.iter().chain(&self.writable).chain(&self.private);
+        let outside = outside.chain(self.git.as_ref().map(|git| &git.folder));
         if let Some(path) = inside.clone().chain(outside).find(|path| !path.is_absolute()) {
             return Err(ProfileError::Relative(path.clone()));
         }

@@ -15,6 +15,7 @@ use rustix::net::RecvFlags;
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
 use crate::egress::{self, Egress, Role, Server};
+use crate::git::GitFolder;
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
@@ -135,6 +136,9 @@ impl Sandbox {
         } else if profile.workspace_access == WorkspaceAccess::ReadOnly && rung < Rung::R2 {
             receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
         }
+        if profile.git.is_none() {
+            receipt.guarantees.remove(&Guarantee::GitCommit);
+        }
         for (guarantee, wanted) in profile.limits.guarantees() {
             if !wanted {
                 receipt.guarantees.remove(&guarantee);
@@ -164,6 +168,7 @@ impl Sandbox {
             .iter()
             .chain(&profile.private)
             .chain(&profile.writable)
+            .chain(profile.git.as_ref().map(|git| &git.folder))
             .cloned()
             .chain(system)
             .chain([workspace]);
@@ -436,6 +441,8 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
             // The view limits reads; this keeps writes where they belong should a mount ever be wrong.
             let mut full = bytes(&profile.writable);
             full.extend(bytes(&profile.private));
+            let (files, open) = profile.git.as_ref().map(GitFolder::writes).unwrap_or_default();
+            full.extend(bytes(&open));
             full.extend(names(&["/tmp", "/dev/shm"]));
             full.extend(writable.then(|| workspace.into()));
             Some(LandlockPlan {
@@ -444,6 +451,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
                 read: Vec::new(),
                 full,
                 write: names(&["/dev", "/proc"]),
+                files: bytes(&files),
                 carve: None,
             })
         }
@@ -473,6 +481,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
                 read,
                 full,
                 write: names(&["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"]),
+                files: Vec::new(),
                 carve: Some(carve),
             })
         }

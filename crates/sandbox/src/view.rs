@@ -7,6 +7,7 @@ use provost_core::caps::Cap;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
+use crate::git::GitPart;
 use crate::profile::{Changes, MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
@@ -25,11 +26,20 @@ pub(crate) struct View {
     pub(crate) protected: Vec<Bytes>,
     /// Relative to the workspace.
     pub(crate) hidden: Vec<Bytes>,
+    /// The git folder that is open in part.
+    pub(crate) git: Option<GitView>,
     pub(crate) tmp_bytes: u64,
     /// Size of the layer over the workspace.
     pub(crate) disk_bytes: u64,
     /// The folder whose files are the root; without one the root is empty but for what is listed.
     pub(crate) image: Option<Bytes>,
+}
+
+/// A git folder that is open in part.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct GitView {
+    pub(crate) folder: Bytes,
+    pub(crate) part: GitPart,
 }
 
 /// One thing to put into the new root.
@@ -89,6 +99,9 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     for path in &profile.writable {
         ask(path, Access::Write, &mut links);
     }
+    if let Some(git) = profile.git.as_ref().filter(|git| !git.folder.starts_with(workspace)) {
+        ask(&git.folder, Access::Write, &mut links);
+    }
     ask(&profile.workspace, Access::Workspace, &mut links);
     ask(workspace, Access::Workspace, &mut links);
 
@@ -124,12 +137,18 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
             |path: &PathBuf| relative_to(path, &profile.workspace).or_else(|| relative_to(path, workspace));
         paths.iter().filter_map(relative).map(Bytes::from).collect()
     };
+    let is_open = |path: &PathBuf| profile.git.as_ref().is_some_and(|git| git.folder == *path);
+    let closed: Vec<PathBuf> = profile.protected.iter().filter(|path| !is_open(path)).cloned().collect();
     View {
         steps: steps.into_iter().map(|(_, step)| step).collect(),
         masks: masks(profile).map(|path| Bytes::from(Path::new(path))).collect(),
         workspace: workspace.into(),
         workspace_writable: profile.workspace_access == WorkspaceAccess::Writable,
-        protected: inside(&profile.protected),
+        protected: inside(&closed),
+        git: profile
+            .git
+            .as_ref()
+            .map(|git| GitView { folder: git.folder.as_path().into(), part: git.part.clone() }),
         hidden: inside(&profile.hidden),
         tmp_bytes: profile.limits.limit(Cap::Tmp).unwrap_or_default(),
         image: profile.image.as_ref().map(|image| image.folder.as_path().into()),

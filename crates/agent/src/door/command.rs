@@ -148,6 +148,12 @@ impl Driver<'_> {
                 .text
                 .push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
         }
+        for path in self.files.expel_from_git()? {
+            result.text.push_str(&format!(
+                "\nThe command made `{}`, which git takes orders from: removed.",
+                path.display()
+            ));
+        }
         result.changes = changes;
         result.reverted = reverted;
         self.end(act, result)?;
@@ -208,6 +214,7 @@ impl Driver<'_> {
         );
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         if how == Some(Settlement::Happened) {
+            self.files.expel_from_git()?;
             let found = self.changes_by_command(None).await?;
             (result.changes, result.reverted) = (found.changes, found.reverted);
         }
@@ -247,6 +254,7 @@ impl Driver<'_> {
         }
         let text = "The driver was lost while this command was under way, and the run was cancelled before anybody \
                     said what became of it.";
+        self.files.expel_from_git()?;
         let found = self.changes_by_command(None).await?;
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         (result.changes, result.reverted) = (found.changes, found.reverted);

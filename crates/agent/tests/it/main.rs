@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "`json!` in place reads better")]
 
 mod approvals;
+mod commits;
 mod durability;
 mod gate;
 mod holes;

@@ -7,7 +7,7 @@ use provost::agent::{Always, Approver, Interrupt, Observer, Runtime};
 use provost::core::act::show_argv;
 use provost::core::event::RunCreated;
 use provost::core::id::RunId;
-use provost::core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
+use provost::core::policy::{Effect, GitAccess, Layer, Policy, Preset, WorkspaceMode};
 use provost::core::state::RunState;
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
@@ -130,6 +130,11 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
         // A file that says so too says which build folders there are.
         Some(Mode::Staged) if policy.workspace.is_staged() => {}
         Some(Mode::Staged) => policy.workspace = WorkspaceMode::staged(),
+    }
+    if policy.git == GitAccess::Commit && policy.workspace.is_staged() {
+        return Err(Failure::usage(
+            "--workspace-mode staged: the policy lets commands commit, which needs `direct`",
+        ));
     }
     Ok(policy)
 }

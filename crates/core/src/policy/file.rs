@@ -17,6 +17,8 @@
 //! [default]                   # where no rule matches: allow, contained, ask or deny
 //! exec = "ask"
 //!
+//! git = "commit"              # commands may commit; without it `none`; `full` also gives them hooks and configuration
+//!
 //! workspace = "staged"        # commands' changes are looked at before they are there; without it, `direct`
 //! build_folders = ["target"]  # changed at once all the same, where git ignores them
 //!
@@ -37,7 +39,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::examples::{self, Entry};
-use super::{BadRule, Containment, Default, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
+use super::{
+    BadRule, Containment, Default, Effect, GitAccess, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode,
+};
 use crate::act::Access;
 use crate::caps::Caps;
 use crate::containment::{Guarantee, Rung};
@@ -123,6 +127,7 @@ struct File {
     caps: Option<Spanned<FileCaps>>,
     workspace: Option<FileMode>,
     build_folders: Option<Spanned<Vec<String>>>,
+    git: Option<Spanned<GitAccess>>,
     image: Option<Spanned<String>>,
 }
 
@@ -248,6 +253,16 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
             ));
         };
         *build_folders = folders;
+    }
+    if let Some(git) = &file.git {
+        policy = policy.with_git(*git.get_ref());
+        if policy.git == GitAccess::Commit && policy.workspace.is_staged() {
+            return Err(staging(
+                git.span(),
+                "`git = \"commit\"` needs `workspace = \"direct\"`: a commit would be there before the changes that \
+                 it holds",
+            ));
+        }
     }
     if let Some(image) = &file.image {
         let digest = image.get_ref().strip_prefix("sha256:").and_then(|hex| hex.parse().ok());

@@ -6,6 +6,7 @@
 
 mod examples;
 mod file;
+mod git;
 mod net;
 mod pattern;
 mod preset;
@@ -17,6 +18,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use file::PolicyFileError;
+pub use git::GitAccess;
 pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
@@ -160,18 +162,21 @@ pub struct Policy {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub require: BTreeSet<Guarantee>,
     /// What the processes of each command may take.
-    #[serde(default, skip_serializing_if = "is_usual")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub caps: Caps,
     /// What becomes of commands' changes to the workspace.
     #[serde(default, skip_serializing_if = "WorkspaceMode::is_direct")]
     pub workspace: WorkspaceMode,
+    /// What commands may do to the repository; set by [`with_git`](Self::with_git), which sees to the rules too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub git: GitAccess,
     /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
 }
 
-fn is_usual(caps: &Caps) -> bool {
-    *caps == Caps::default()
+fn is_default<T: std::default::Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A decision and where it came from.
@@ -458,8 +463,8 @@ impl Policy {
 
     /// Whether something that this policy requires is not enforced by what contained a command. `exempt` is for a command
     /// that a guarantee has no meaning for.
-    pub fn lacks(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> bool {
-        self.require.iter().any(|required| Some(*required) != exempt && !receipt.enforces(*required))
+    pub fn lacks(&self, receipt: &Receipt, exempt: &[Guarantee]) -> bool {
+        self.require.iter().any(|required| !exempt.contains(required) && !receipt.enforces(*required))
     }
 
     /// Whether writing at `path` is denied, or asked about by a rule of its own. Commands are kept from such paths: a

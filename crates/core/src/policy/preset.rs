@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Containment, Default, Effect, Layer, Policy, WorkspaceMode};
+use super::git::CONTROL_FILES_LAYER;
+use super::{Containment, Default, Effect, GitAccess, Layer, Policy, WorkspaceMode};
 use crate::act::Access;
 use crate::caps::Caps;
 use crate::containment::Rung;
@@ -105,7 +106,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
     layer.defaults = Access::ALL.into_iter().zip([read, write, exec, net, call, spawn]).collect();
     let mut layers = vec![layer];
     if preset != Preset::FullAccess {
-        layers.push(fixed("control files", "write", CONTROL_FILES));
+        layers.push(fixed(CONTROL_FILES_LAYER, "write", CONTROL_FILES));
         layers.push(fixed("secret files", "read", SECRET_FILES));
     }
     Policy {
@@ -119,6 +120,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         require: BTreeSet::new(),
         caps: Caps::default(),
         workspace: WorkspaceMode::Direct,
+        git: if preset == Preset::FullAccess { GitAccess::Full } else { GitAccess::None },
         image: None,
     }
 }

@@ -43,7 +43,7 @@ impl RunState {
     }
 
     /// What the policy requires is enforced.
-    pub(super) fn check_required(&self, receipt: &Receipt, exempt: Option<Guarantee>) -> Checked {
+    pub(super) fn check_required(&self, receipt: &Receipt, exempt: &[Guarantee]) -> Checked {
         let lacks = self.created.as_ref().is_some_and(|created| created.policy.lacks(receipt, exempt));
         must(!lacks, "its containment does not enforce what the policy requires")
     }

@@ -8,7 +8,7 @@ use provost_core::act::{Access, Touch};
 use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
-use provost_core::policy::{BadRule, Default, Effect, Layer, Policy, Preset, Rule};
+use provost_core::policy::{BadRule, Default, Effect, GitAccess, Layer, Policy, Preset, Rule};
 
 use crate::cases;
 
@@ -639,6 +639,36 @@ fn an_ask_rule_speaks_before_a_default_of_deny() {
     assert_eq!(closed.decide(&[touch("write a")], Rung::R3).effect, DENY);
     let asks = closed.with(Layer::named("mine").rule(ASK, "write a").unwrap());
     assert_eq!(asks.decide(&[touch("write a")], Rung::R3).effect, ASK);
+}
+
+#[test]
+fn what_commands_may_do_to_git_is_said_and_its_rules_follow() {
+    let of = |text: &str| Policy::from_toml(text, "provost.toml");
+    let denies = |policy: &Policy, path: &str| policy.guards_writing(&RelPath::parse(path).unwrap());
+    for (text, git, guarded) in [
+        ("preset = \"workspace\"", GitAccess::None, true),
+        ("preset = \"workspace\"\ngit = \"none\"", GitAccess::None, true),
+        ("preset = \"workspace\"\ngit = \"commit\"", GitAccess::Commit, true),
+        ("preset = \"workspace\"\ngit = \"full\"", GitAccess::Full, false),
+        ("preset = \"full-access\"", GitAccess::Full, false),
+        ("preset = \"full-access\"\ngit = \"commit\"", GitAccess::Commit, true),
+        ("preset = \"full-access\"\ngit = \"none\"", GitAccess::None, true),
+    ] {
+        let policy = of(text).unwrap();
+        assert_eq!(policy.git, git, "{text}");
+        assert_eq!(policy.lets_commit(), git == GitAccess::Commit, "{text}");
+        for path in [".git", ".git/config", "sub/.git/hooks/pre-commit"] {
+            assert_eq!(denies(&policy, path), guarded, "{text}: {path}");
+        }
+    }
+    // A rule of one's own stays, whatever is said of git; so do the other control files.
+    let own = of("preset = \"workspace\"\ngit = \"full\"\ndeny = [\"write **/.git/**\"]").unwrap();
+    assert!(denies(&own, ".git/config") && denies(&own, ".gitmodules"));
+    // Where a commit could not go with its changes it is not promised.
+    let staged = of("preset = \"workspace\"\ngit = \"commit\"\nworkspace = \"staged\"").unwrap_err();
+    assert!(staged.to_string().starts_with("provost.toml:2: "), "{staged}");
+    let read_only = of("preset = \"read-only\"\ngit = \"commit\"").unwrap();
+    assert!(!read_only.lets_commit());
 }
 
 #[test]

@@ -146,7 +146,10 @@ pub(super) fn restrict(plan: &LandlockPlan) -> Result<(), Failure> {
     }
     let rules = Ruleset::new(plan.abi, governed, plan.govern_reads).step("landlock")?;
     let write = landlock::READS | landlock::WRITE_FILE | landlock::TRUNCATE | landlock::IOCTL_DEV;
-    for (paths, rights) in [(&plan.read, landlock::READS), (&plan.write, write), (&plan.full, u64::MAX)] {
+    let files = write | landlock::MAKE_FILE | landlock::REMOVE_FILE | landlock::REFER;
+    let groups =
+        [(&plan.read, landlock::READS), (&plan.write, write), (&plan.files, files), (&plan.full, u64::MAX)];
+    for (paths, rights) in groups {
         for path in paths {
             allow(&rules, path.path(), rights)?;
         }

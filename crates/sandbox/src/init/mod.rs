@@ -5,6 +5,7 @@
 
 mod capture;
 mod contain;
+mod git;
 mod image;
 mod kill;
 mod launch;

@@ -299,7 +299,7 @@ fn parent<'path>(root: BorrowedFd<'_>, path: &'path Path) -> Result<(OwnedFd, &'
 }
 
 /// Mounts what is at a place onto that same place, with these attributes: a mount point cannot be renamed or removed.
-fn cover_with_itself(place: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
+pub(super) fn cover_with_itself(place: BorrowedFd<'_>, attributes: u64) -> Result<(), Errno> {
     let tree = clone(place, Path::new(""), false)?;
     if attributes != 0 {
         sys::mount_setattr(tree.as_fd(), attributes, true)?;
@@ -356,6 +356,13 @@ fn protect(root: BorrowedFd<'_>, view: &View) -> Result<Vec<String>, Failure> {
         if !pin(root, view.workspace.path(), path.path(), Last::ReadOnly, &mut pinned)? {
             unprotected.push(path.path().to_string_lossy().into_owned());
         }
+    }
+    if let Some(git) = &view.git {
+        let folder = git.folder.path();
+        if let Ok(within) = folder.strip_prefix(view.workspace.path()) {
+            pin(root, view.workspace.path(), within, Last::Open, &mut pinned)?;
+        }
+        super::git::close(root, folder, &git.part, &mut unprotected)?;
     }
     // A hidden path is hidden by its name: no folder above it may be moved away, or the name would be another.
     for path in &view.hidden {

@@ -350,7 +350,15 @@ impl Scratch {
     fn plan(&self, govern_reads: bool) -> Result<LandlockPlan, String> {
         let abi = landlock::abi().ok_or("the kernel has no Landlock")?;
         let full = vec![Bytes::from(self.at("in"))];
-        Ok(LandlockPlan { abi, govern_reads, read: Vec::new(), full, write: Vec::new(), carve: None })
+        Ok(LandlockPlan {
+            abi,
+            govern_reads,
+            read: Vec::new(),
+            full,
+            write: Vec::new(),
+            files: Vec::new(),
+            carve: None,
+        })
     }
 
     fn file_size(&self) -> Seen {

@@ -244,8 +244,17 @@ fn a_weaker_rung_claims_less() {
         .filter(|guarantee| r3.enforces(*guarantee) && !r2.enforces(*guarantee))
         .map(Guarantee::name)
         .collect();
-    let with_processes =
-        ["unix-sockets", "kill-tree", "processes", "ipc", "cap-processes", "cap-tmp", "staged", "cap-disk"];
+    let with_processes = [
+        "unix-sockets",
+        "kill-tree",
+        "processes",
+        "ipc",
+        "git-commit",
+        "cap-processes",
+        "cap-tmp",
+        "staged",
+        "cap-disk",
+    ];
     let is_root = rustix::process::getuid().is_root();
     let expected: Vec<_> =
         with_processes.into_iter().filter(|name| !is_root || *name != "cap-processes").collect();

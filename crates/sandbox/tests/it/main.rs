@@ -7,6 +7,7 @@ mod cache;
 mod caps;
 mod egress;
 mod files;
+mod git;
 mod hosts;
 mod images;
 mod kernel;

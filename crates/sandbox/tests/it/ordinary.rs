@@ -32,6 +32,7 @@ fn everything_holds_for_an_ordinary_user_too() {
             "cache::",
             "caps::",
             "files::",
+            "git::",
             "images::",
             "protected::",
             "staged::",
