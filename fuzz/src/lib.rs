@@ -16,7 +16,7 @@ use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
-use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule, WorkspaceMode};
+use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
 use provost_evidence::canonical::to_canonical;
 
 pub use egress::{client_hello, dns_query, http_head, socks};
@@ -101,6 +101,7 @@ pub fn pattern(data: &[u8]) {
             caps: Caps::default(),
             workspace: WorkspaceMode::Direct,
             image: None,
+            ..Policy::preset(Preset::Workspace)
         }
     };
     let (allow, ask, deny) = (with(Effect::Allow), with(Effect::Ask), with(Effect::Deny));

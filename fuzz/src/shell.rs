@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use provost_core::act::Access;
 use provost_core::containment::Rung;
-use provost_core::policy::{Containment, Default, Effect, Layer, Policy};
+use provost_core::policy::{Containment, Default, Effect, Layer, Policy, Preset};
 use serde_json::json;
 
 use crate::world::world;
@@ -19,10 +19,8 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
         layers: vec![layer],
         containment: Containment::Strongest,
         at_least: Rung::R0,
-        require: std::collections::BTreeSet::new(),
-        workspace: provost_core::policy::WorkspaceMode::Direct,
-        image: None,
         caps: provost_core::caps::Caps::default(),
+        ..Policy::preset(Preset::Workspace)
     }
 });
 

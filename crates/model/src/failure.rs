@@ -54,6 +54,26 @@ impl FailureClass {
         )
     }
 
+    /// The class that has this word.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        const ALL: [FailureClass; 13] = [
+            FailureClass::Transport,
+            FailureClass::Timeout,
+            FailureClass::RateLimited,
+            FailureClass::Overloaded,
+            FailureClass::Server,
+            FailureClass::Auth,
+            FailureClass::Quota,
+            FailureClass::ContextOverflow,
+            FailureClass::Refused,
+            FailureClass::BadRequest,
+            FailureClass::Malformed,
+            FailureClass::Cancelled,
+            FailureClass::Setup,
+        ];
+        ALL.into_iter().find(|class| class.word() == word)
+    }
+
     /// A stable word for journals and messages.
     pub fn word(self) -> &'static str {
         match self {

@@ -12,6 +12,7 @@ mod agent_runtime;
 mod attach;
 mod bad_input;
 mod cases;
+mod cassette;
 mod containment;
 mod crash;
 mod demo;
