@@ -330,6 +330,7 @@ impl Run {
             unapplied: vec![],
             seen: Vec::new(),
             command,
+            told: None,
             duration_ms: 3,
         })));
     }
