@@ -34,6 +34,7 @@ mod plan;
 mod probe;
 mod profile;
 mod record;
+mod reflink;
 mod remedy;
 mod sandbox;
 mod seccomp;
