@@ -76,6 +76,8 @@ pub(crate) enum Command {
     /// Serve a script of decisions on the real wires of model vendors.
     #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
+    /// List the vendors and local runtimes that `run --provider` knows, and whether a key is set for each.
+    Providers(Providers),
     /// Explain what a policy decides, and why.
     Policy(Policy),
     /// Say what this host can enforce, what is missing, and how to mend it.
@@ -115,7 +117,8 @@ const REHEARSE: &str = r#"A script, in short:
   "final": "said when the steps are over" }
 
 Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
-Chat completions are served at the printed address, Anthropic messages at the same without `/v1`."#;
+OpenAI's chat completions and Responses are served at the printed address; Anthropic messages, Gemini and Ollama at the
+same without `/v1`."#;
 
 impl Args {
     /// Reads what was typed. A program that is started under the name of another takes that one's arguments.
@@ -145,8 +148,14 @@ pub(crate) struct StoreArg {
 pub(crate) enum Wire {
     /// OpenAI chat completions, and everything compatible with it.
     Openai,
+    /// OpenAI Responses.
+    OpenaiResponses,
     /// Anthropic messages.
     Anthropic,
+    /// Google Gemini's own.
+    Gemini,
+    /// Ollama's own.
+    Ollama,
 }
 
 #[derive(Debug, clap::Args)]
@@ -154,13 +163,16 @@ pub(crate) struct ModelArgs {
     /// Model name, as the vendor has it.
     #[arg(long, value_name = "NAME", env = "PROVOST_MODEL")]
     pub(crate) model: Option<String>,
-    /// Base URL of the vendor's API.
+    /// Vendor or local runtime, as `provost providers` lists them: says base URL, wire and key variable.
+    #[arg(long, value_name = "NAME", env = "PROVOST_PROVIDER")]
+    pub(crate) provider: Option<String>,
+    /// Base URL of the API [default: the provider's].
     #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
     pub(crate) base_url: Option<String>,
-    /// The wire it speaks [default: openai].
+    /// The wire it speaks [default: the provider's, or openai].
     #[arg(long, value_enum, env = "PROVOST_WIRE")]
     pub(crate) wire: Option<Wire>,
-    /// Environment variable that holds the key [default: OPENAI_API_KEY or ANTHROPIC_API_KEY by wire].
+    /// Environment variable that holds the key [default: the provider's, such as OPENAI_API_KEY].
     #[arg(long, value_name = "VAR")]
     pub(crate) key_env: Option<String>,
 }
@@ -385,6 +397,9 @@ pub(crate) struct GoingOn {
     /// Write the evidence bundle here when the run is done.
     #[arg(long, value_name = "DIR")]
     pub(crate) export: Option<PathBuf>,
+    /// Vendor or local runtime, where the base URL does not tell which it is.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
     /// Base URL, where the endpoint has moved.
     #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
     pub(crate) base_url: Option<String>,
@@ -533,6 +548,13 @@ pub(crate) struct Rehearse {
     /// Append each request to this file, credentials left out.
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Providers {
+    /// One JSON object per provider on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, clap::Args)]

@@ -213,7 +213,7 @@ pub struct RunCreated {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelFact {
-    /// The wire: `openai-chat`, `anthropic-messages`.
+    /// The wire: `openai-chat`, `openai-responses`, `anthropic-messages`, `gemini`, `ollama`.
     pub wire: String,
     /// Model name as sent.
     pub name: String,

@@ -4,7 +4,7 @@
 //! `ask` is one attempt over the network; the caller runs the retry loop with [`RetryPolicy`], so that
 //! every attempt can be journalled.
 //!
-//! What is here: [`Remote`] (HTTP, two wires), [`planner`] (a program that is asked for each decision), [`Scripted`] (in
+//! What is here: [`Remote`] (HTTP, five wires), [`planner`] (a program that is asked for each decision), [`Scripted`] (in
 //! process, for tests), [`rehearse`] (a server that plays a script over the real wires) and [`agent_runtime`] (what users
 //! of rust-agent-runtime bring along). What is not: a clock of its own for retries, keys
 //! read from the environment, hidden retries, redirects, proxies.
@@ -16,7 +16,9 @@ mod clip;
 mod endpoint;
 mod failure;
 mod http;
+pub mod ndjson;
 pub mod planner;
+pub mod presets;
 mod provider;
 pub mod rehearse;
 mod remote;

@@ -1,13 +1,14 @@
 //! A provider over HTTP: a wire, an address and a key.
 
 use provost_core::transcript::Message;
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
 
 use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
-use crate::sse::{EVENT_LIMIT, SseEvent, SseParser};
-use crate::wire::{Decode, Encode, EncodeOptions, Progress, WireKind};
+use crate::presets::Quirk;
+use crate::sse::{EVENT_LIMIT, SseEvent};
+use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
     Answer, Auth, BaseUrl, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Secret,
     Sink,
@@ -92,6 +93,29 @@ impl RemoteBuilder {
         self
     }
 
+    /// Responses only: have reasoning come back sealed and send it with the next request, as a vendor that stores nothing
+    /// must have it (the default where the host is OpenAI's and the model is not one of its older ones).
+    #[must_use]
+    pub fn encrypted_reasoning(mut self, yes: bool) -> Self {
+        self.options.encrypted_reasoning = yes;
+        self
+    }
+
+    /// As an endpoint with these quirks wants it.
+    #[must_use]
+    pub fn quirks(mut self, quirks: &[Quirk]) -> Self {
+        for quirk in quirks {
+            match quirk {
+                Quirk::MaxCompletionTokens => self.options.max_completion_tokens = true,
+                Quirk::EchoReasoning => self.options.echo_reasoning = true,
+                Quirk::NoStreamOptions => self.options.no_stream_options = true,
+                // For whoever chooses a model.
+                Quirk::NoTools => {}
+            }
+        }
+        self
+    }
+
     /// Checks all of it.
     pub fn build(self) -> Result<Remote, RemoteError> {
         if let Some(key) = self.options.extra.keys().find(|key| self.kind.reserved().contains(&key.as_str()))
@@ -102,35 +126,23 @@ impl RemoteBuilder {
         for (name, value) in self.headers {
             let bad = || RemoteError::Header(name.clone());
             let key = HeaderName::try_from(&name).map_err(|_| bad())?;
-            if key == AUTHORIZATION || key == "x-api-key" || key == CONTENT_TYPE || key == IDEMPOTENCY {
+            if OWN_HEADERS.contains(&key.as_str()) {
                 return Err(bad());
             }
             headers.insert(key, HeaderValue::try_from(value).map_err(|_| bad())?);
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.insert(ACCEPT, HeaderValue::from_static(self.kind.media()));
         if self.kind == WireKind::AnthropicMessages {
             headers.entry("anthropic-version").or_insert(HeaderValue::from_static("2023-06-01"));
         }
-        match &self.auth {
-            Auth::None => {}
-            Auth::Bearer(secret) => {
-                headers.insert(AUTHORIZATION, sensitive(secret, &format!("Bearer {}", secret.expose()))?);
-            }
-            Auth::XApiKey(secret) => {
-                headers.insert("x-api-key", sensitive(secret, secret.expose())?);
-            }
+        if let (Some(secret), Some((name, value))) = (self.auth.secret(), self.auth.header()) {
+            headers.insert(name, sensitive(secret, &value)?);
         }
-        let path = match self.kind {
-            WireKind::OpenAiChat => "/chat/completions",
-            // People give this vendor's base with and without the version.
-            WireKind::AnthropicMessages if self.base.path().ends_with("/v1") => "/messages",
-            WireKind::AnthropicMessages => "/v1/messages",
-        };
         Ok(Remote {
             name: self.name,
             kind: self.kind,
-            url: self.base.join(path),
+            url: self.kind.url(&self.base, &self.options.model),
             base: self.base,
             secret: self.auth.secret().cloned(),
             headers,
@@ -139,6 +151,10 @@ impl RemoteBuilder {
         })
     }
 }
+
+/// Headers that a request gets by itself.
+const OWN_HEADERS: [&str; 6] =
+    ["authorization", "x-api-key", "x-goog-api-key", "api-key", "content-type", "idempotency-key"];
 
 static IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -168,14 +184,19 @@ pub struct Remote {
 impl Remote {
     /// Begins a provider that speaks `kind` to `base` and asks for `model`.
     pub fn builder(kind: WireKind, base: BaseUrl, model: impl Into<String>) -> RemoteBuilder {
+        let model = model.into();
+        let openai = base.host() == "api.openai.com";
         RemoteBuilder {
             name: base.host().to_owned(),
             kind,
             auth: Auth::None,
             http: HttpClient::new(),
             options: EncodeOptions {
-                model: model.into(),
-                max_completion_tokens: base.host() == "api.openai.com",
+                max_completion_tokens: openai,
+                // Those that do not reason are a closed set by now, and they refuse to be asked for it.
+                encrypted_reasoning: openai
+                    && !["gpt-3", "gpt-4", "chatgpt-"].iter().any(|old| model.starts_with(old)),
+                model,
                 ..EncodeOptions::default()
             },
             headers: Vec::new(),
@@ -285,7 +306,7 @@ impl RemoteDialogue {
         let read = if reply.is_json() {
             reader.whole(&mut reply, sink).await
         } else {
-            reader.stream(&mut reply, sink).await
+            reader.stream(&mut reply, remote.kind.framing(), sink).await
         };
         let usage = reader.decoder.usage();
         let decoded = read
@@ -317,25 +338,37 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    async fn stream(&mut self, reply: &mut Reply, sink: &mut dyn Sink) -> Result<(), Failure> {
-        let mut parser = SseParser::default();
+    async fn stream(
+        &mut self,
+        reply: &mut Reply,
+        mut framing: Framing,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failure> {
         let mut events = Vec::new();
         while self.progress != Progress::Done {
             let complete = self.progress == Progress::Complete;
             let bytes = match reply.chunk(complete.then_some(AFTERMATH)).await {
                 Ok(Some(bytes)) => bytes,
                 // A complete answer stands, however its connection ends; an open one fails in `finish`.
-                Ok(None) => break,
+                Ok(None) => {
+                    framing.finish(&mut events);
+                    return self.events(&mut events, sink);
+                }
                 Err(_) if complete => break,
                 Err(failure) => return Err(failure),
             };
-            let fed = parser.feed(&bytes, &mut events);
-            for event in events.drain(..) {
-                if self.progress != Progress::Done {
-                    self.event(event, sink)?;
-                }
-            }
+            let fed = framing.feed(&bytes, &mut events);
+            self.events(&mut events, sink)?;
             fed.map_err(|e| Failure::new(FailureClass::Malformed, e.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn events(&mut self, events: &mut Vec<SseEvent>, sink: &mut dyn Sink) -> Result<(), Failure> {
+        for event in events.drain(..) {
+            if self.progress != Progress::Done {
+                self.event(event, sink)?;
+            }
         }
         Ok(())
     }

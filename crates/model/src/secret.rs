@@ -47,6 +47,10 @@ pub enum Auth {
     Bearer(Secret),
     /// `x-api-key: <key>`.
     XApiKey(Secret),
+    /// `x-goog-api-key: <key>`, as Google takes it. Never in the query, where logs would keep it.
+    XGoogApiKey(Secret),
+    /// `api-key: <key>`, as Azure takes it.
+    ApiKey(Secret),
 }
 
 impl Auth {
@@ -54,7 +58,21 @@ impl Auth {
     pub fn secret(&self) -> Option<&Secret> {
         match self {
             Self::None => None,
-            Self::Bearer(secret) | Self::XApiKey(secret) => Some(secret),
+            Self::Bearer(secret)
+            | Self::XApiKey(secret)
+            | Self::XGoogApiKey(secret)
+            | Self::ApiKey(secret) => Some(secret),
+        }
+    }
+
+    /// The header that carries it, and its value.
+    pub(crate) fn header(&self) -> Option<(&'static str, String)> {
+        match self {
+            Self::None => None,
+            Self::Bearer(secret) => Some(("authorization", format!("Bearer {}", secret.expose()))),
+            Self::XApiKey(secret) => Some(("x-api-key", secret.expose().to_owned())),
+            Self::XGoogApiKey(secret) => Some(("x-goog-api-key", secret.expose().to_owned())),
+            Self::ApiKey(secret) => Some(("api-key", secret.expose().to_owned())),
         }
     }
 }

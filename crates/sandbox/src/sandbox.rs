@@ -12,6 +12,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::broker::Broker;
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
 use crate::egress::{self, Egress, Role, Server};
@@ -21,9 +22,10 @@ use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
 use crate::profile::{Changes, MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
 use crate::record::{self, ExitRecord, Failure, Recovered};
+use crate::seccomp::Sockets;
 use crate::sys::Step;
 use crate::wire::{self, Report};
-use crate::{entry, reflink, seccomp, view};
+use crate::{broker, entry, reflink, seccomp, view};
 
 /// Which rungs are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,6 +160,13 @@ impl Sandbox {
             return Err(Unavailable::Required { rung, missing });
         }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
+        let sockets = match rung {
+            Rung::R0 | Rung::R1 => None,
+            // The probe has seen the broker at work, or it is not there.
+            Rung::R2 if receipt.can_dial() => Some(Sockets::Brokered),
+            Rung::R2 => Some(Sockets::UnixOnly),
+            Rung::R3 | Rung::R4 => Some(Sockets::Namespace),
+        };
         let plan = Plan {
             require: profile.require.clone(),
             rung,
@@ -169,7 +178,8 @@ impl Sandbox {
                 }
                 _ => landlock_plan(abi, rung, &profile, &workspace),
             }),
-            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung >= Rung::R3) } else { Vec::new() }),
+            seccomp: Bytes(sockets.map_or_else(Vec::new, seccomp::program)),
+            brokered: sockets == Some(Sockets::Brokered),
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
@@ -242,7 +252,7 @@ impl Sandbox {
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let mut network = Network::of(command.egress.as_ref(), self.rung);
+        let mut network = Network::of(command.egress.as_ref(), self);
         let (told, layer) = follow(&control, cancel, &mut network);
         let unserved = network.close();
         // Its end of the socket closes when it is gone.
@@ -262,7 +272,7 @@ impl Sandbox {
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
-        if command.egress.is_some() && self.rung < egress::AT_LEAST {
+        if command.egress.is_some() && !self.receipt.can_dial() {
             return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
         }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
@@ -277,6 +287,10 @@ impl Sandbox {
             }
             Ok(Bytes([name.as_bytes(), b"=", value.as_bytes()].concat()))
         });
+        let (asks, how) = egress::ASK_OVER_TCP;
+        let over_tcp = command.egress.is_some() && self.rung == Rung::R2;
+        let over_tcp = over_tcp && !command.env.contains_key(OsStr::new(asks));
+        let over_tcp = over_tcp.then(|| Ok(Bytes(format!("{asks}={how}").into_bytes())));
         let path =
             command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
         let candidates = if let Some(decided) = &command.program {
@@ -293,7 +307,7 @@ impl Sandbox {
         };
         Ok(Order {
             argv: command.argv.iter().map(|argument| bytes(argument)).collect(),
-            env: env.collect::<Result<_, _>>()?,
+            env: env.chain(over_tcp).collect::<Result<_, _>>()?,
             cwd: command.cwd.as_path().into(),
             candidates,
             wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
@@ -436,6 +450,11 @@ fn follow(
                         let _ = wire::send(control, &[wire::CANCEL], &[]);
                     }
                 }
+                Some((Report::Brokered, descriptors)) => {
+                    if network.broker(descriptors).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
                 other => return (other.map(|(report, _)| report), layer),
             }
         }
@@ -446,17 +465,39 @@ fn follow(
     }
 }
 
-/// A command's network, from the moment that its listeners come out to the moment that it is over.
+/// A command's sockets, from the moment that its listeners come out to the moment that it is over.
 struct Network<'run> {
     egress: Option<&'run Egress>,
-    rung: Rung,
+    sandbox: &'run Sandbox,
     server: Option<Server>,
+    broker: Option<Broker>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
-    fn of(egress: Option<&'run Egress>, rung: Rung) -> Self {
-        Self { egress, rung, server: None, failed: None }
+    fn of(egress: Option<&'run Egress>, sandbox: &'run Sandbox) -> Self {
+        Self { egress, sandbox, server: None, broker: None, failed: None }
+    }
+
+    /// Answers what its filter asks. A command whose broker cannot be started is not let go, or is ended.
+    fn broker(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), ()> {
+        let profile = &self.sandbox.profile;
+        let started = || -> io::Result<Broker> {
+            let mut descriptors = descriptors.into_iter();
+            let listener = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+            let workspace = broker::folder(&profile.workspace)?;
+            let folders = descriptors.chain([workspace]).collect();
+            let hidden = profile.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            Broker::start(listener, folders, hidden, self.egress)
+        };
+        match started() {
+            Ok(broker) => self.broker = Some(broker),
+            Err(error) => {
+                self.failed = Some(failure("seccomp-notify", &error));
+                return Err(());
+            }
+        }
+        Ok(())
     }
 
     /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
@@ -464,7 +505,9 @@ impl<'run> Network<'run> {
         let started = match self.egress {
             // Fewer arrive when this process has no room for more descriptors.
             Some(_) if roles.len() != sockets.len() => Err(io::Error::from_raw_os_error(libc::EMFILE)),
-            Some(egress) => Server::start(egress, self.rung, roles.into_iter().zip(sockets).collect()),
+            Some(egress) => {
+                Server::start(egress, self.sandbox.rung, roles.into_iter().zip(sockets).collect())
+            }
             None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         match started {
@@ -479,7 +522,7 @@ impl<'run> Network<'run> {
 
     /// Ends every connection, and says what kept the network from being served.
     fn close(self) -> Option<Failure> {
-        drop(self.server);
+        drop((self.server, self.broker));
         self.failed
     }
 }

@@ -13,8 +13,10 @@ mod held;
 mod history;
 mod image;
 mod key;
+mod model_choice;
 mod output;
 mod policy;
+mod providers;
 mod queue;
 mod rehearse;
 mod resume;
@@ -61,6 +63,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Store(args) => store::store(&world, args).await,
             Command::Image(args) => image::image(&world, args),
             Command::Rehearse(args) => rehearse::rehearse(args).await,
+            Command::Providers(args) => Ok(providers::providers(&world, &args)),
             Command::Policy(args) => policy::policy(&world, args),
             Command::Doctor(args) => Ok(doctor::doctor(&world, &args)),
             Command::Sandbox(args) => selftest::sandbox(&world, &args),

@@ -18,8 +18,9 @@ use serde_json::json;
 
 use super::agent_runtime::PLANNERS;
 use super::export::{Made, Wanted};
-use super::run::{choose_model, committed, contract, order};
-use super::setup::{ModelChoice, Place, interrupt, keep_outside, runtime};
+use super::model_choice::{ModelChoice, choose_model};
+use super::run::{committed, contract, order};
+use super::setup::{Place, interrupt, keep_outside, runtime};
 use crate::args::{Enqueue, Wire, Worker};
 use crate::failure::{AtPath, Failure};
 use crate::render::{JsonLines, say};
@@ -37,7 +38,7 @@ pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure>
         workspace: order.workspace,
         repository: order.repository,
         model: model.fact(),
-        key_env: model.key_env,
+        key_env: model.key_env.clone().or_else(|| model.noted_key_env()),
         questions: if args.order.yes { Questions::Approved } else { Questions::Wait },
     };
     let goes_to = format!("{} at {}", queued.model.name, queued.model.endpoint);
@@ -96,7 +97,7 @@ struct Bench<'a> {
 pub(super) fn model_of(fact: &ModelFact, key_env: Option<&str>) -> Result<ModelChoice, Failure> {
     let wire = Wire::from_word(&fact.wire).ok_or_else(|| unknown_wire(&fact.wire))?;
     let (name, base_url) = (fact.name.clone(), fact.endpoint.clone());
-    Ok(ModelChoice { wire, name, base_url, key_env: key_env.map(str::to_owned) })
+    Ok(ModelChoice { wire, name, base_url, key_env: key_env.map(str::to_owned), provider: None })
 }
 
 fn unknown_wire(wire: &str) -> Failure {

@@ -8,6 +8,7 @@ use provost::core::id::ActId;
 use provost::journal::Store;
 
 use super::export::Wanted;
+use super::model_choice::provider;
 use super::output::Output;
 use super::queue::model_of;
 use super::run::committed_tree;
@@ -59,6 +60,7 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     if let Some(url) = args.base_url {
         model.base_url = url;
     }
+    model.provider = args.provider.as_deref().map(provider).transpose()?;
     let output = Output::new(args.json);
     if let Output::People(console) = &output {
         console.recall(&place.store.events(&run, 0).await?);

@@ -10,9 +10,10 @@ use provost::core::path::RelPath;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
 
 use super::export::Wanted;
+use super::model_choice::choose_model;
 use super::output::Output;
-use super::setup::{ModelChoice, Place, approver, images, interrupt, keep_outside, policy, runtime};
-use crate::args::{ModelArgs, OrderArgs, Run, Wire};
+use super::setup::{Place, approver, images, interrupt, keep_outside, policy, runtime};
+use crate::args::{OrderArgs, Run};
 use crate::failure::{AtPath, Failure};
 use crate::render::Preview;
 use crate::world::World;
@@ -124,13 +125,4 @@ pub(super) fn order(args: &OrderArgs, contract: Contract) -> Result<Order, Failu
         other => Failure::usage(other),
     })?;
     Ok(Order { contract, workspace, source, repository: Some(root) })
-}
-
-pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
-    let wire = args.wire.unwrap_or(Wire::Openai);
-    let Some(name) = args.model.clone() else {
-        return Err(Failure::usage("no model is named").hint("give --model NAME, or set PROVOST_MODEL"));
-    };
-    let base_url = args.base_url.clone().unwrap_or_else(|| wire.usual_url().to_owned());
-    Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone() })
 }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use provost::agent::{Always, Approver, Interrupt, Observer, Runtime};
 use provost::core::act::show_argv;
-use provost::core::event::{ModelFact, RunCreated};
+use provost::core::event::RunCreated;
 use provost::core::id::RunId;
 use provost::core::policy::{Effect, GitAccess, Layer, Policy, Preset, WorkspaceMode};
 use provost::core::state::RunState;
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
-use provost::model::{Auth, BaseUrl, PlainHttp, Provider, Remote, Secret, WireKind};
 use provost::sandbox::image::ImageStore;
 use provost::sandbox::{Freshness, Probe, ProbeCache};
 use provost::tools::command::HostEnvironment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::model_choice::ModelChoice;
 use super::terminal::Terminal;
-use crate::args::{Mode, PolicyArgs, Wire};
+use crate::args::{Mode, PolicyArgs};
 use crate::failure::{AtPath, Failure};
 use crate::render::{Preview, words::COMMAND_LINE};
 use crate::world::World;
@@ -101,86 +101,6 @@ pub(super) fn never_started(run: &RunId, state: &RunState) -> Failure {
         (None, Some(_)) => Failure::usage(format!("`{run}` was never started: it waits for a worker")),
         (None, None) => Failure::usage(format!("`{run}` was never started: its journal is empty")),
     }
-}
-
-/// The model as the command line names it.
-pub(crate) struct ModelChoice {
-    pub(crate) wire: Wire,
-    pub(crate) name: String,
-    pub(crate) base_url: String,
-    pub(crate) key_env: Option<String>,
-}
-
-impl Wire {
-    pub(crate) fn kind(self) -> WireKind {
-        match self {
-            Self::Openai => WireKind::OpenAiChat,
-            Self::Anthropic => WireKind::AnthropicMessages,
-        }
-    }
-
-    /// The word that the journal has for it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Openai => "openai-chat",
-            Self::Anthropic => "anthropic-messages",
-        }
-    }
-
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        [Self::Openai, Self::Anthropic].into_iter().find(|wire| wire.word() == word)
-    }
-
-    pub(crate) fn usual_url(self) -> &'static str {
-        match self {
-            Self::Openai => "https://api.openai.com/v1",
-            Self::Anthropic => "https://api.anthropic.com",
-        }
-    }
-
-    fn usual_key(self) -> &'static str {
-        match self {
-            Self::Openai => "OPENAI_API_KEY",
-            Self::Anthropic => "ANTHROPIC_API_KEY",
-        }
-    }
-}
-
-impl ModelChoice {
-    pub(crate) fn fact(&self) -> ModelFact {
-        ModelFact {
-            wire: self.wire.word().to_owned(),
-            name: self.name.clone(),
-            endpoint: self.base_url.clone(),
-        }
-    }
-
-    /// The provider, with its key from the environment.
-    pub(crate) fn connect(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
-        let base = BaseUrl::parse(&self.base_url, PlainHttp::LoopbackOnly)
-            .map_err(|error| Failure::usage(format!("--base-url: {error}")))?;
-        let variable = self.key_env.clone().unwrap_or_else(|| self.wire.usual_key().to_owned());
-        let auth = match world.var(&variable) {
-            Some(key) if self.wire == Wire::Anthropic => Auth::XApiKey(Secret::new(key)),
-            Some(key) => Auth::Bearer(Secret::new(key)),
-            // A server on this machine needs no key, unless one was named.
-            None if self.key_env.is_none() && is_local(&base) => Auth::None,
-            None => {
-                return Err(Failure::usage(format!("the environment variable `{variable}` holds no key"))
-                    .hint("set it, or name another with --key-env VAR"));
-            }
-        };
-        let remote = Remote::builder(self.wire.kind(), base, self.name.clone())
-            .auth(auth)
-            .build()
-            .map_err(Failure::usage)?;
-        Ok(Arc::new(remote))
-    }
-}
-
-fn is_local(base: &BaseUrl) -> bool {
-    let host = base.host().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The policy as the command line names it.

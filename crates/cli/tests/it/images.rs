@@ -146,7 +146,7 @@ fn an_image_of_podman_s_store_is_imported_and_run_in() {
     let import = |name: &str| {
         let mut command = case.env.command(env!("CARGO_BIN_EXE_provost"));
         command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf"));
-        command.args(["image", "import", "--from", "podman", name]);
+        command.args(["image", "import", "--from", "podman", "--", name]);
         finish(command)
     };
     let digest = import("small:1").code(0).stdout.trim().to_owned();

@@ -471,7 +471,7 @@ fn exit_code(status: ExitStatus) -> i32 {
 /// A running `provost rehearse`; killed when dropped.
 pub(crate) struct Rehearsal {
     child: Child,
-    /// Base URL for `--wire openai`; without `/v1` it is the one for `--wire anthropic`.
+    /// Base URL for OpenAI's wires; without `/v1` it is the one for the others.
     pub(crate) base_url: String,
     log: PathBuf,
 }
@@ -492,8 +492,8 @@ impl Rehearsal {
         Self { child, base_url: base_url.trim().to_owned(), log }
     }
 
-    /// Base URL for `--wire anthropic`.
-    pub(crate) fn anthropic_url(&self) -> &str {
+    /// Base URL for the wires that are not OpenAI's.
+    pub(crate) fn bare_url(&self) -> &str {
         self.base_url.trim_end_matches("/v1")
     }
 

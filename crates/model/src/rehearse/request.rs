@@ -19,7 +19,8 @@ const REMEMBERED: usize = 16;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Request {
     pub(super) model: Option<String>,
-    pub(super) stream: bool,
+    /// Whether the body asks for a stream, or not for one; on some wires it says nothing.
+    pub(super) stream: Option<bool>,
     pub(super) max_tokens: Option<u64>,
     pub(super) include_usage: bool,
     pub(super) history: History,
@@ -42,12 +43,18 @@ struct Whole<'a> {
     #[serde(default, borrow)]
     model: Option<Cow<'a, str>>,
     #[serde(default)]
-    stream: bool,
-    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default, alias = "max_output_tokens")]
     max_tokens: Option<u64>,
     #[serde(default)]
     stream_options: Option<StreamOptions>,
-    #[serde(borrow)]
+    /// Gemini's.
+    #[serde(default, rename = "generationConfig")]
+    generation: Option<Generation>,
+    /// Ollama's.
+    #[serde(default)]
+    options: Option<Options>,
+    #[serde(borrow, alias = "input", alias = "contents")]
     messages: &'a RawValue,
 }
 
@@ -58,13 +65,31 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
+struct Generation {
+    #[serde(default, rename = "maxOutputTokens")]
+    max: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Options {
+    #[serde(default, rename = "num_predict")]
+    max: Option<u64>,
+}
+
+#[derive(Deserialize)]
 struct Message<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
+    /// Items of Responses that are no messages have none.
     #[serde(default, borrow)]
+    role: Cow<'a, str>,
+    #[serde(default, borrow, alias = "parts")]
     content: Option<&'a RawValue>,
     #[serde(default, borrow)]
     tool_call_id: Option<Cow<'a, str>>,
+    /// Of an item of Responses.
+    #[serde(default, borrow)]
+    r#type: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    call_id: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +98,22 @@ struct Block<'a> {
     tool_use_id: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     text: Option<Cow<'a, str>>,
+    #[serde(default, borrow, rename = "functionResponse")]
+    response: Option<FunctionResponse<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionResponse<'a> {
+    #[serde(default, borrow)]
+    id: Option<Cow<'a, str>>,
+}
+
+impl Block<'_> {
+    /// The call that it answers.
+    fn answers(&self) -> Option<&str> {
+        let id = || self.response.as_ref()?.id.as_deref();
+        self.tool_use_id.as_deref().or_else(id)
+    }
 }
 
 impl Message<'_> {
@@ -83,15 +124,19 @@ impl Message<'_> {
             .unwrap_or_default()
     }
 
-    /// The step whose call this message answers.
+    /// The step whose call this message answers, or is.
     fn answered_step(&self) -> Option<u64> {
         if let Some(id) = &self.tool_call_id {
             return step_of(id);
         }
+        // On this wire a call is an item of its own, which follows the text that it came with.
+        if matches!(self.r#type.as_deref(), Some("function_call" | "function_call_output")) {
+            return step_of(self.call_id.as_deref()?);
+        }
         if self.role != "user" {
             return None;
         }
-        self.blocks().iter().rev().find_map(|block| step_of(block.tool_use_id.as_deref()?))
+        self.blocks().iter().rev().find_map(|block| step_of(block.answers()?))
     }
 
     fn text(&self) -> String {
@@ -114,7 +159,7 @@ impl History {
         if self.first.is_none() && message.role == "user" {
             self.first = Some(message.text().into());
         }
-        if message.role == "assistant" {
+        if matches!(&*message.role, "assistant" | "model") {
             self.step = self.step.saturating_add(1);
         } else if let Some(step) = message.answered_step() {
             self.step = step.saturating_add(1);
@@ -178,7 +223,10 @@ impl Known {
         let request = Request {
             model: whole.model.map(Cow::into_owned),
             stream: whole.stream,
-            max_tokens: whole.max_tokens,
+            max_tokens: whole
+                .max_tokens
+                .or(whole.generation.and_then(|generation| generation.max))
+                .or(whole.options.and_then(|options| options.max)),
             include_usage: whole.stream_options.is_some_and(|options| options.include_usage),
             history: History::default(),
         };
@@ -275,7 +323,7 @@ mod tests {
 
     #[test]
     fn going_on_reads_the_same_as_reading_all() {
-        for wire in [WireKind::OpenAiChat, WireKind::AnthropicMessages] {
+        for wire in WireKind::ALL {
             let reader = Reader::default();
             for n in 1..60 {
                 // Two dialogues take turns; the limit changes now and then; sometimes history is shortened.
@@ -302,7 +350,7 @@ mod tests {
         let spaced =
             "{ \"messages\" : [ { \"role\" : \"user\" } , { \"role\":\"assistant\" } ] , \"stream\":true }";
         let read = reader.read(&Bytes::from(spaced)).unwrap_or_default();
-        assert_eq!((read.history.messages, read.history.step, read.stream), (2, 1, true));
+        assert_eq!((read.history.messages, read.history.step, read.stream), (2, 1, Some(true)));
         let empty = reader.read(&Bytes::from("{\"messages\":[]}")).unwrap_or_default();
         assert_eq!(empty.history.messages, 0);
     }

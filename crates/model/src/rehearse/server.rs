@@ -133,7 +133,7 @@ impl Server {
         self
     }
 
-    /// Answers 401 to requests without this key, as bearer or as `x-api-key`.
+    /// Answers 401 to requests without this key, as bearer or in one of vendors' own headers.
     #[must_use]
     pub fn require_key(mut self, key: Secret) -> Self {
         self.stage.key = Some(key);
@@ -179,11 +179,12 @@ impl Running {
         self.handle.clone()
     }
 
-    /// The base URL for the wire: with `/v1` for chat completions, without for Anthropic messages.
+    /// The base URL for the wire: with `/v1` for OpenAI's, `/v1beta` for Gemini, without either for the others.
     pub fn base_url(&self, wire: WireKind) -> String {
         match wire {
-            WireKind::OpenAiChat => format!("http://{}/v1", self.addr),
-            WireKind::AnthropicMessages => format!("http://{}", self.addr),
+            WireKind::OpenAiChat | WireKind::OpenAiResponses => format!("http://{}/v1", self.addr),
+            WireKind::AnthropicMessages | WireKind::Ollama => format!("http://{}", self.addr),
+            WireKind::Gemini => format!("http://{}/v1beta", self.addr),
         }
     }
 
@@ -238,13 +239,11 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
         Err(_) => Bytes::new(),
     };
     let path = format!("{} {}", head.method, head.uri.path());
-    let wire = match head.uri.path() {
-        at if head.method == Method::POST && at.ends_with("/chat/completions") => Some(WireKind::OpenAiChat),
-        at if head.method == Method::POST && at.ends_with("/messages") => Some(WireKind::AnthropicMessages),
-        _ => None,
-    };
-    let plan = match wire {
+    let target = Target::of(&head.method, head.uri.path());
+    let wire = target.as_ref().map(|target| target.wire);
+    let plan = match &target {
         _ if !stage.admits(&head.headers) => Err(Box::new(error(
+            wire,
             StatusCode::UNAUTHORIZED,
             "authentication_error",
             "the key is missing or wrong",
@@ -256,9 +255,9 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
         }
         None => {
             let message = format!("there is no {path} here");
-            Err(Box::new(error(StatusCode::NOT_FOUND, "not_found_error", &message)))
+            Err(Box::new(error(None, StatusCode::NOT_FOUND, "not_found_error", &message)))
         }
-        Some(wire) => stage.plan(wire, &head.headers, &body),
+        Some(target) => stage.plan(target, &head.headers, &body),
     };
     let step = plan.as_ref().ok().map(|plan| plan.step);
     stage.record(path, &head.headers, body, step);
@@ -273,6 +272,39 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
     })
 }
 
+/// What a request's path asks for.
+struct Target {
+    wire: WireKind,
+    /// What the path says of them, where it and not the body does.
+    model: Option<String>,
+    stream: Option<bool>,
+}
+
+impl Target {
+    fn of(method: &Method, path: &str) -> Option<Self> {
+        if method != Method::POST {
+            return None;
+        }
+        let of = |wire| Some(Self { wire, model: None, stream: None });
+        if path.ends_with("/chat/completions") {
+            return of(WireKind::OpenAiChat);
+        } else if path.ends_with("/responses") {
+            return of(WireKind::OpenAiResponses);
+        } else if path.ends_with("/messages") {
+            return of(WireKind::AnthropicMessages);
+        } else if path.ends_with("/api/chat") {
+            return of(WireKind::Ollama);
+        }
+        let (model, method) = path.rsplit('/').next()?.rsplit_once(':')?;
+        let stream = match method {
+            "streamGenerateContent" => true,
+            "generateContent" => false,
+            _ => return None,
+        };
+        Some(Self { wire: WireKind::Gemini, model: Some(model.to_owned()), stream: Some(stream) })
+    }
+}
+
 /// An answer made ready.
 struct Plan {
     step: u64,
@@ -285,15 +317,18 @@ impl Stage {
         let Some(key) = &self.key else { return true };
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         text("authorization").and_then(|value| value.strip_prefix("Bearer ")) == Some(key.expose())
-            || text("x-api-key") == Some(key.expose())
+            || ["x-api-key", "x-goog-api-key", "api-key"].iter().any(|name| text(name) == Some(key.expose()))
     }
 
-    fn plan(&self, wire: WireKind, headers: &HeaderMap, body: &Bytes) -> Result<Plan, Box<Response<Play>>> {
-        let bad = |message: &str| Box::new(error(StatusCode::BAD_REQUEST, "invalid_request_error", message));
+    fn plan(&self, target: &Target, headers: &HeaderMap, body: &Bytes) -> Result<Plan, Box<Response<Play>>> {
+        let wire = target.wire;
+        let bad = |message: &str| {
+            Box::new(error(Some(wire), StatusCode::BAD_REQUEST, "invalid_request_error", message))
+        };
         let request =
             self.reader.read(body).map_err(|e| bad(&format!("the request is not understood: {e}")))?;
         if request.history.messages == 0 {
-            return Err(bad("`messages` is empty"));
+            return Err(bad("the dialogue is empty"));
         }
         if wire == WireKind::AnthropicMessages {
             if request.max_tokens.is_none() {
@@ -317,12 +352,15 @@ impl Stage {
             })
         };
         let latency = Duration::from_millis(fault.map_or(0, |fault| fault.latency_ms));
-        if let Some(response) = fires.and_then(status_fault) {
+        if let Some(response) = fires.and_then(|fault| status_fault(wire, fault)) {
             return Ok(Plan { step: k, latency, response });
         }
-        let model = request.model.as_deref().unwrap_or(self.script.model());
+        let named = target.model.as_deref().or(request.model.as_deref());
+        let model = named.unwrap_or(self.script.model());
+        // Ollama streams where nothing is said.
+        let stream = target.stream.or(request.stream).unwrap_or(wire == WireKind::Ollama);
         let turn = Turn::new(model, k, i, step, body.len(), fires.is_some_and(|fault| fault.bad_json));
-        if !request.stream {
+        if !stream {
             return Ok(Plan { step: k, latency, response: whole(StatusCode::OK, turn.whole(wire)) });
         }
         let events = turn.events(wire, request.include_usage);
@@ -331,7 +369,7 @@ impl Stage {
             // All events in one write: what a client makes of splits is its parser's test.
             None => vec![Act::Send(events.concat().into())],
         };
-        Ok(Plan { step: k, latency, response: stream(acts) })
+        Ok(Plan { step: k, latency, response: streamed(wire, acts) })
     }
 
     fn record(&self, path: String, headers: &HeaderMap, body: Bytes, step: Option<u64>) {
@@ -364,7 +402,7 @@ fn shown(name: &HeaderName, value: &HeaderValue) -> (String, String) {
 }
 
 /// The answer of a fault that has a status.
-fn status_fault(fault: &Fault) -> Option<Response<Play>> {
+fn status_fault(wire: WireKind, fault: &Fault) -> Option<Response<Play>> {
     let status = StatusCode::from_u16(fault.status?).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind = fault.r#type.as_deref().unwrap_or(match status.as_u16() {
         429 => "rate_limit_error",
@@ -372,10 +410,9 @@ fn status_fault(fault: &Fault) -> Option<Response<Play>> {
         s if s >= 500 => "api_error",
         _ => "invalid_request_error",
     });
-    let body = fault
-        .body
-        .clone()
-        .unwrap_or_else(|| error_object(kind, fault.message.as_deref().unwrap_or("scripted fault")));
+    let body = fault.body.clone().unwrap_or_else(|| {
+        error_object(Some(wire), kind, fault.message.as_deref().unwrap_or("scripted fault"))
+    });
     let mut response = if fault.endless {
         Response::new(Play::acts([Act::Send(body.into()), Act::Forever]))
     } else {
@@ -401,9 +438,15 @@ fn disturbed(events: Vec<Bytes>, fault: &Fault, wire: WireKind) -> Vec<Act> {
         }
         if fault.error_after == Some(n) {
             let kind = fault.r#type.as_deref().unwrap_or("overloaded_error");
-            let object = error_object(kind, fault.message.as_deref().unwrap_or("Overloaded"));
-            let prefix = if wire == WireKind::AnthropicMessages { "event: error\n" } else { "" };
-            acts.push(Act::Send(format!("{prefix}data: {object}\n\n").into()));
+            let object = error_object(Some(wire), kind, fault.message.as_deref().unwrap_or("Overloaded"));
+            let event = match wire {
+                WireKind::AnthropicMessages | WireKind::OpenAiResponses => {
+                    format!("event: error\ndata: {object}\n\n")
+                }
+                WireKind::OpenAiChat | WireKind::Gemini => format!("data: {object}\n\n"),
+                WireKind::Ollama => format!("{object}\n"),
+            };
+            acts.push(Act::Send(event.into()));
             return acts;
         }
         acts.push(Act::Send(event));
@@ -414,9 +457,9 @@ fn disturbed(events: Vec<Bytes>, fault: &Fault, wire: WireKind) -> Vec<Act> {
     acts
 }
 
-fn stream(acts: Vec<Act>) -> Response<Play> {
+fn streamed(wire: WireKind, acts: Vec<Act>) -> Response<Play> {
     let mut response = Response::new(Play::acts(acts));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(wire.media()));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
@@ -428,6 +471,6 @@ fn whole(status: StatusCode, body: Bytes) -> Response<Play> {
     response
 }
 
-fn error(status: StatusCode, kind: &str, message: &str) -> Response<Play> {
-    whole(status, error_object(kind, message).into())
+fn error(wire: Option<WireKind>, status: StatusCode, kind: &str, message: &str) -> Response<Play> {
+    whole(status, error_object(wire, kind, message).into())
 }

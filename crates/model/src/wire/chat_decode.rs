@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::ids::Ids;
-use super::json::is_json;
+use super::json::{arguments_text, is_json};
 use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
@@ -340,17 +340,6 @@ fn content_text(raw: &RawValue) -> Result<Cow<'_, str>, Failure> {
     }
     let text: Option<String> = serde_json::from_str(text).map_err(|e| malformed("the content", &e))?;
     Ok(text.unwrap_or_default().into())
-}
-
-/// Arguments are a string; some servers send the object itself, whose text is then taken as it stands.
-fn arguments_text(raw: &RawValue) -> Result<String, Failure> {
-    match raw.get() {
-        "null" => Ok(String::new()),
-        text if text.starts_with('"') => {
-            serde_json::from_str(text).map_err(|e| malformed("a call's arguments", &e))
-        }
-        text => Ok(text.to_owned()),
-    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -21,7 +21,10 @@ impl Encoder {
         let mut out = Prefix::default();
         out.extend_from_slice(b"{\"model\":");
         put(&mut out, &options.model);
-        out.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+        out.extend_from_slice(b",\"stream\":true");
+        if !options.no_stream_options {
+            out.extend_from_slice(b",\"stream_options\":{\"include_usage\":true}");
+        }
         for (key, value) in &options.extra {
             out.push(b',');
             put(&mut out, key);

@@ -1,6 +1,10 @@
 //! Small pieces of JSON that the encoders share.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::malformed;
+use crate::Failure;
 
 /// Appends `value` as JSON.
 pub(super) fn put(out: &mut impl std::io::Write, value: &(impl Serialize + ?Sized)) {
@@ -34,5 +38,17 @@ pub(super) fn arguments_object(arguments: &str) -> std::borrow::Cow<'_, str> {
         put(&mut out, arguments);
         out.push(b'}');
         String::from_utf8_lossy(&out).into_owned().into()
+    }
+}
+
+/// Arguments as received. On some wires they are a string, on others an object, whose text is then taken as it stands;
+/// servers of either kind send the other.
+pub(super) fn arguments_text(raw: &RawValue) -> Result<String, Failure> {
+    match raw.get() {
+        "null" => Ok(String::new()),
+        text if text.starts_with('"') => {
+            serde_json::from_str(text).map_err(|e| malformed("a call's arguments", &e))
+        }
+        text => Ok(text.to_owned()),
     }
 }

@@ -5,7 +5,7 @@ use provost_model::wire::EncodeOptions;
 use provost_model::{Prelude, WireKind};
 use serde_json::Value;
 
-use crate::support::{WIRES, assistant, call, prelude, result, user};
+use crate::support::{WIRES, assistant, call, limit, prelude, result, sent, user};
 
 fn options() -> EncodeOptions {
     let mut options = EncodeOptions { model: "test-model".to_owned(), ..EncodeOptions::default() };
@@ -47,7 +47,7 @@ fn dialogue() -> Vec<Message> {
 }
 
 #[test]
-fn a_dialogue_in_both_wires() {
+fn a_dialogue_in_every_wire() {
     for wire in WIRES {
         // One message a line, for a reader's sake; the bytes between are as sent.
         let body = body(wire, &options(), &prelude(), &dialogue()).replace("{\"role\"", "\n{\"role\"");
@@ -56,7 +56,7 @@ fn a_dialogue_in_both_wires() {
 }
 
 #[test]
-fn the_smallest_request_in_both_wires() {
+fn the_smallest_request_in_every_wire() {
     for wire in WIRES {
         let body = body(wire, &EncodeOptions::default(), &Prelude::default(), &[user(" ")]);
         insta::assert_snapshot!(format!("smallest_{}", wire.word()), body);
@@ -84,7 +84,7 @@ fn the_prefix_never_changes_over_200_pushes() {
             let mut whole = before.clone();
             encoder.tail(7, &mut whole);
             let value: Value = serde_json::from_slice(&whole).unwrap();
-            assert_eq!(value["max_tokens"], 7);
+            assert_eq!(limit(wire, &value), 7);
             // Asking changes nothing.
             assert_eq!(encoder.prefix().to_vec(), before);
         }
@@ -114,8 +114,12 @@ fn full_pieces_are_never_copied() {
         let mut whole = encoder.prefix().to_vec();
         encoder.tail(0, &mut whole);
         let value: Value = serde_json::from_slice(&whole).unwrap();
-        let messages = value["messages"].as_array().unwrap().iter().filter(|m| m["role"] == "user");
-        let said = messages.map(|m| m["content"].as_str().or(m["content"][0]["text"].as_str()).unwrap());
+        let all = sent(wire, &value);
+        let users = all.iter().filter(|m| m["role"] == "user");
+        let said = users.map(|m| {
+            let content = &m[if wire == WireKind::Gemini { "parts" } else { "content" }];
+            content.as_str().or(content[0]["text"].as_str()).unwrap()
+        });
         assert_eq!(said.collect::<String>(), text);
     }
 }
@@ -150,13 +154,16 @@ fn arguments_that_are_no_json_go_back_in_a_body_that_is() {
             Message::User { text: "go".to_owned() },
             Message::Assistant(Assistant { calls: vec![call], ..Assistant::default() }),
         ];
-        for wire in [WireKind::OpenAiChat, WireKind::AnthropicMessages] {
+        for wire in WIRES {
             let body = body(wire, &options(), &Prelude::default(), &messages);
             let read: serde_json::Value = serde_json::from_str(&body).unwrap();
             let text = read.to_string();
             assert!(text.contains("\"read\""), "{arguments}: {text}");
-            // What the chat wire carries as text must be JSON as well.
-            if let Some(inner) = read["messages"][1]["tool_calls"][0]["function"]["arguments"].as_str() {
+            // What OpenAI's wires carry as text must be JSON as well.
+            let said = &sent(wire, &read)[1];
+            let inner =
+                said["tool_calls"][0]["function"]["arguments"].as_str().or(said["arguments"].as_str());
+            if let Some(inner) = inner {
                 assert!(serde_json::from_str::<serde_json::Value>(inner).unwrap().is_object(), "{inner}");
             }
         }

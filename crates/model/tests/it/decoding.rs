@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use provost_core::transcript::{Call, Stop, Usage};
-use provost_model::sse::{SseEvent, SseParser};
+use provost_model::sse::SseEvent;
 use provost_model::wire::{Decoded, Progress};
 use provost_model::{Failure, FailureClass, WireKind};
 
@@ -11,9 +11,10 @@ use crate::support::{Heard, WIRES, call};
 fn decode(wire: WireKind, bytes: &[u8]) -> (Result<Decoded, Failure>, Heard) {
     let mut heard = Heard::default();
     let mut decoder = wire.decoder(3);
-    let mut parser = SseParser::default();
+    let mut framing = wire.framing();
     let mut events = Vec::new();
-    parser.feed(bytes, &mut events).unwrap();
+    framing.feed(bytes, &mut events).unwrap();
+    framing.finish(&mut events);
     for event in events {
         match decoder.feed(event, &mut heard) {
             Ok(Progress::Done) => break,

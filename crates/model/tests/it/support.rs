@@ -11,18 +11,40 @@ use serde_json::json;
 /// A key that must turn up nowhere.
 pub(crate) const CANARY: &str = "sk-canary-5f1d0a77c2e94b";
 
-pub(crate) const WIRES: [WireKind; 2] = [WireKind::OpenAiChat, WireKind::AnthropicMessages];
+pub(crate) const WIRES: [WireKind; 5] = WireKind::ALL;
 
 pub(crate) fn auth(wire: WireKind) -> Auth {
     match wire {
-        WireKind::OpenAiChat => Auth::Bearer(Secret::new(CANARY)),
+        WireKind::OpenAiChat | WireKind::OpenAiResponses => Auth::Bearer(Secret::new(CANARY)),
         WireKind::AnthropicMessages => Auth::XApiKey(Secret::new(CANARY)),
+        WireKind::Gemini => Auth::XGoogApiKey(Secret::new(CANARY)),
+        WireKind::Ollama => Auth::Bearer(Secret::new(CANARY)),
     }
 }
 
 pub(crate) fn provider(wire: WireKind, base: &str) -> Remote {
     let base = BaseUrl::parse(base, PlainHttp::LoopbackOnly).unwrap();
     Remote::builder(wire, base, "test-model").auth(auth(wire)).build().unwrap()
+}
+
+/// The output limit that a request states.
+pub(crate) fn limit(wire: WireKind, body: &serde_json::Value) -> serde_json::Value {
+    match wire {
+        WireKind::OpenAiChat | WireKind::AnthropicMessages => body["max_tokens"].clone(),
+        WireKind::OpenAiResponses => body["max_output_tokens"].clone(),
+        WireKind::Gemini => body["generationConfig"]["maxOutputTokens"].clone(),
+        WireKind::Ollama => body["options"]["num_predict"].clone(),
+    }
+}
+
+/// The messages that a request holds.
+pub(crate) fn sent(wire: WireKind, body: &serde_json::Value) -> Vec<serde_json::Value> {
+    let key = match wire {
+        WireKind::OpenAiChat | WireKind::AnthropicMessages | WireKind::Ollama => "messages",
+        WireKind::OpenAiResponses => "input",
+        WireKind::Gemini => "contents",
+    };
+    body[key].as_array().unwrap().clone()
 }
 
 pub(crate) fn rehearse(script: &serde_json::Value) -> Running {

@@ -28,3 +28,4 @@ mod staged;
 mod support;
 mod tended;
 mod toolchains;
+mod unix;

@@ -22,8 +22,9 @@ use serde_json::json;
 
 use self::git::git;
 use self::rehearsal::Rehearsal;
+use super::model_choice::ModelChoice;
 use super::output::Output;
-use super::setup::{ModelChoice, Place, host, interrupt, probe, runtime};
+use super::setup::{Place, host, interrupt, probe, runtime};
 use super::verify::claim_lines;
 use crate::args::{Demo, Wire};
 use crate::failure::{AtPath, Failure};
@@ -234,6 +235,7 @@ async fn work(
         name: "rehearsal".to_owned(),
         base_url: rehearsal.base_url.clone(),
         key_env: None,
+        provider: None,
     };
 
     let repository = Repository::discover(&layout.at("repository")).map_err(Failure::internal)?;

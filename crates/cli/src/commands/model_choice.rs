@@ -1,0 +1,185 @@
+//! Which model is asked, where, and with which key.
+
+use std::sync::Arc;
+
+use provost::core::event::ModelFact;
+use provost::model::presets::{AuthStyle, Place, Preset};
+use provost::model::{Auth, BaseUrl, BaseUrlError, PlainHttp, Provider, Remote, Secret, WireKind};
+
+use crate::args::{ModelArgs, Wire};
+use crate::failure::Failure;
+use crate::world::World;
+
+/// The model as the command line names it.
+pub(crate) struct ModelChoice {
+    pub(crate) wire: Wire,
+    pub(crate) name: String,
+    pub(crate) base_url: String,
+    pub(crate) key_env: Option<String>,
+    /// The row that was named; where none was, the base URL may still tell.
+    pub(crate) provider: Option<&'static Preset>,
+}
+
+impl Wire {
+    const ALL: [Self; 5] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
+
+    pub(crate) fn kind(self) -> WireKind {
+        match self {
+            Self::Openai => WireKind::OpenAiChat,
+            Self::OpenaiResponses => WireKind::OpenAiResponses,
+            Self::Anthropic => WireKind::AnthropicMessages,
+            Self::Gemini => WireKind::Gemini,
+            Self::Ollama => WireKind::Ollama,
+        }
+    }
+
+    pub(crate) fn of(kind: WireKind) -> Self {
+        match kind {
+            WireKind::OpenAiChat => Self::Openai,
+            WireKind::OpenAiResponses => Self::OpenaiResponses,
+            WireKind::AnthropicMessages => Self::Anthropic,
+            WireKind::Gemini => Self::Gemini,
+            WireKind::Ollama => Self::Ollama,
+        }
+    }
+
+    /// The word that the command line has for it.
+    pub(crate) fn option(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// The word that the journal has for it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Openai => "openai-chat",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Anthropic => "anthropic-messages",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|wire| wire.word() == word)
+    }
+
+    pub(crate) fn usual_url(self) -> &'static str {
+        Preset::usual(self.kind()).and_then(|row| row.base_url).unwrap_or_default()
+    }
+}
+
+impl ModelChoice {
+    pub(crate) fn fact(&self) -> ModelFact {
+        ModelFact {
+            wire: self.wire.word().to_owned(),
+            name: self.name.clone(),
+            endpoint: self.base_url.clone(),
+        }
+    }
+
+    /// The variable to note for a worker, which knows the base URL and not what was named here.
+    pub(crate) fn noted_key_env(&self) -> Option<String> {
+        let row = self.provider?;
+        let base = BaseUrl::parse(&self.base_url, PlainHttp::Anywhere).ok();
+        let told = base.is_some_and(|base| {
+            is_local(&base)
+                || Preset::at(&base, self.wire.kind()).is_some_and(|at| at.key_vars == row.key_vars)
+        });
+        (!told && row.place == Place::Hosted).then(|| row.key_vars.first().map(|var| (*var).to_owned()))?
+    }
+
+    /// The provider, with its key from the environment.
+    pub(crate) fn connect(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
+        let kind = self.wire.kind();
+        let plain = match world.var("PROVOST_PLAIN_HTTP").as_deref() {
+            Some("1") => PlainHttp::Anywhere,
+            _ => PlainHttp::LoopbackOnly,
+        };
+        let base = BaseUrl::parse(&self.base_url, plain).map_err(|error| {
+            let failure = Failure::usage(format!("--base-url: {error}"));
+            match error {
+                BaseUrlError::PlainHttp(_) => failure
+                    .hint("PROVOST_PLAIN_HTTP=1 allows it: prompts and the key then travel in the clear"),
+                _ => failure,
+            }
+        })?;
+        let at = Preset::at(&base, kind);
+        if let (Some(named), Some(at)) = (self.provider, at)
+            && named.key_vars != at.key_vars
+        {
+            // The one would get the other's key.
+            let message = format!("--base-url leads to `{}`, and --provider names `{}`", at.name, named.name);
+            return Err(
+                Failure::usage(message).hint("leave one of them out; PROVOST_BASE_URL counts as given")
+            );
+        }
+        let row = self.provider.or(at);
+        let remote = Remote::builder(kind, base.clone(), self.name.clone())
+            .auth(self.auth(world, &base, row)?)
+            .quirks(row.map_or(&[], |row| row.quirks))
+            .build()
+            .map_err(Failure::usage)?;
+        Ok(Arc::new(remote))
+    }
+
+    fn auth(&self, world: &World, base: &BaseUrl, row: Option<&Preset>) -> Result<Auth, Failure> {
+        let kind = self.wire.kind();
+        let variables: Vec<&str> = match (&self.key_env, row.or_else(|| Preset::usual(kind))) {
+            (Some(named), _) => vec![named],
+            (None, Some(row)) => row.key_vars.to_vec(),
+            (None, None) => Vec::new(),
+        };
+        if let Some(key) = variables.iter().find_map(|variable| world.var(variable)) {
+            let style = row.map_or_else(|| AuthStyle::usual(kind), |row| row.auth_on(kind));
+            return Ok(style.with(Secret::new(key)));
+        }
+        // A server on this machine, or one's own runtime, needs no key, unless one was named.
+        let own = self.provider.is_some_and(|row| row.place == Place::Local);
+        if self.key_env.is_none() && (own || is_local(base)) {
+            return Ok(Auth::None);
+        }
+        let variables: Vec<String> = variables.iter().map(|variable| format!("`{variable}`")).collect();
+        Err(Failure::usage(match variables.as_slice() {
+            [one] => format!("the environment variable {one} holds no key"),
+            several => format!("none of the environment variables {} holds a key", several.join(", ")),
+        })
+        .hint("set it, or name another with --key-env VAR"))
+    }
+}
+
+fn is_local(base: &BaseUrl) -> bool {
+    let host = base.host().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
+    let provider = args.provider.as_deref().map(provider).transpose()?;
+    let wire = args.wire.or(provider.map(|row| Wire::of(row.wire))).unwrap_or(Wire::Openai);
+    let Some(name) = args.model.clone() else {
+        return Err(Failure::usage("no model is named").hint("give --model NAME, or set PROVOST_MODEL"));
+    };
+    let base_url = match (&args.base_url, provider) {
+        (Some(given), _) => given.clone(),
+        (None, Some(row)) => row
+            .base_url
+            .ok_or_else(|| {
+                Failure::usage(format!("`{}` gives each customer a base URL of its own", row.name))
+                    .hint("give --base-url, as in https://RESOURCE.openai.azure.com/openai/v1")
+            })?
+            .to_owned(),
+        (None, None) => wire.usual_url().to_owned(),
+    };
+    Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone(), provider })
+}
+
+/// The row that a person named.
+pub(super) fn provider(name: &str) -> Result<&'static Preset, Failure> {
+    Preset::named(name)
+        .map_err(|error| Failure::usage(error).hint("`provost providers` lists those that are known"))
+}

@@ -1,0 +1,103 @@
+//! Vendors and runtimes by name.
+
+use insta::assert_snapshot;
+use serde_json::json;
+
+use crate::script::{header, script, submit};
+use crate::support::{TestEnvironment, finish, text};
+
+const KEY: &str = "canary-key-4b1d9e";
+
+#[test]
+fn the_list_says_which_keys_are_set_and_no_key() {
+    let env = TestEnvironment::new();
+    let mut command = env.provost_command(["providers"]);
+    command.env("GROQ_API_KEY", KEY).env("GOOGLE_API_KEY", KEY);
+    let ran = finish(command).code(0);
+    assert!(!ran.stdout.contains(KEY));
+    assert_snapshot!(ran.stdout);
+
+    let mut command = env.provost_command(["providers", "--json"]);
+    command.env("GROQ_API_KEY", KEY).env("MISTRAL_API_KEY", "");
+    let ran = finish(command).code(0);
+    assert!(!ran.stdout.contains(KEY));
+    let rows = ran.json();
+    let row = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    assert_eq!(
+        *row("groq"),
+        json!({
+            "name": "groq", "title": "Groq", "wire": "openai", "base_url": "https://api.groq.com/openai/v1",
+            "key_vars": ["GROQ_API_KEY"], "key_set": true, "local": false, "tools": true,
+        })
+    );
+    assert_eq!(row("mistral")["key_set"], false, "an empty variable holds no key");
+    assert_eq!((&row("ollama")["local"], &row("azure")["base_url"]), (&json!(true), &json!(null)));
+}
+
+#[test]
+fn a_name_that_is_none_and_a_key_that_is_not_there() {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let dir = repo.path.display().to_string();
+    let says = |more: &[&str]| {
+        let mut args = vec!["run", "Mend it.", "-C", &dir, "--model", "m"];
+        args.extend(more);
+        env.provost(args).code(2).stderr
+    };
+    assert_snapshot!(
+        [
+            says(&["--provider", "gorq"]),
+            says(&["--provider", "groq"]),
+            says(&["--provider", "gemini"]),
+            says(&["--provider", "azure"]),
+            says(&["--provider", "mistral", "--base-url", "https://api.groq.com/openai/v1"]),
+            says(&["--base-url", "https://api.groq.com/openai/v1"]),
+            says(&["--provider", "vllm", "--base-url", "http://192.0.2.7:8000/v1"]),
+        ]
+        .join("\n")
+    );
+}
+
+/// The row says the wire, the header of the key and the quirks; where to is said here.
+#[test]
+fn a_row_says_how_it_is_asked() {
+    let rows = [
+        ("openai", "OPENAI_API_KEY", "/chat/completions", "authorization", "/v1"),
+        ("openai-responses", "OPENAI_API_KEY", "/responses", "authorization", "/v1"),
+        ("mistral", "MISTRAL_API_KEY", "/chat/completions", "authorization", "/v1"),
+        ("azure", "AZURE_OPENAI_API_KEY", "/chat/completions", "api-key", "/v1"),
+        ("anthropic", "ANTHROPIC_API_KEY", "/v1/messages", "x-api-key", ""),
+        ("gemini", "GEMINI_API_KEY", "/v1beta/models/rehearsal:streamGenerateContent", "x-goog-api-key", ""),
+        ("ollama", "OLLAMA_API_KEY", "/api/chat", "authorization", ""),
+        ("llamacpp", "LLAMA_API_KEY", "/chat/completions", "authorization", "/v1"),
+    ];
+    for (name, variable, path, key_header, base) in rows {
+        let env = TestEnvironment::new();
+        let repo = env.repository("repository", &[("a.txt", "one\n")]);
+        let model = env.rehearse(&script([submit()]));
+        let url = format!("{}{base}", model.bare_url());
+        let dir = repo.path.display().to_string();
+        let mut command = env.provost_command([
+            "run",
+            "Mend it.",
+            "-C",
+            &dir,
+            "--model",
+            "rehearsal",
+            "--json",
+            "--provider",
+            name,
+            "--base-url",
+            &url,
+        ]);
+        command.env(variable, KEY).env("OPENAI_API_KEY", KEY);
+        let ran = finish(command).code(0);
+        assert!(!ran.stdout.contains(KEY));
+        let request = &model.requests()[0];
+        assert!(text(&request["path"]).ends_with(path), "{name}: {request}");
+        assert_eq!(header(request, key_header).as_deref(), Some("[redacted]"), "{name}: {request}");
+        let asks = text(&request["body"]).contains("stream_options");
+        assert_eq!(asks, path == "/chat/completions" && name != "mistral", "{name}");
+        assert!(!text(&request["path"]).contains(KEY));
+    }
+}
