@@ -24,11 +24,12 @@ use provost_sandbox::{Changes, ImageRoot, Probe, Profile, RungChoice, Unavailabl
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
+use crate::door::dials;
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
-use crate::host::{command_environment, image_environment, outside_of};
+use crate::host::{command_environment, image_environment, outside_of, outside_of_by_name};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
@@ -310,7 +311,8 @@ impl Runtime {
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
         drop(events);
         files.restore(&created, &recorder).await?;
-        if recorder.state().open_acts().values().all(|act| act.started.is_none()) {
+        let state = recorder.state();
+        if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.
             files.know_again();
         }
@@ -383,6 +385,8 @@ impl Runtime {
             metered: None,
             environment,
             stale: Vec::new(),
+            background: BTreeMap::new(),
+            dials: dials(),
         })
     }
 
@@ -392,12 +396,12 @@ impl Runtime {
     }
 
     fn environment(&self, files: &Files, image: Option<&Image>) -> BTreeMap<String, String> {
-        let mut environment = match image {
-            Some(image) => image_environment(&self.host, image),
-            None => command_environment(&self.host),
+        let (mut environment, outside): (_, fn(&Path, &str) -> String) = match image {
+            Some(image) => (image_environment(&self.host, image), outside_of_by_name),
+            None => (command_environment(&self.host), outside_of),
         };
         if let Some(path) = environment.get_mut("PATH") {
-            *path = outside_of(files.root(), path);
+            *path = outside(files.root(), path);
         }
         environment
     }

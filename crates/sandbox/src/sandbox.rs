@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,10 +23,11 @@ use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
 use crate::profile::{Changes, MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
 use crate::record::{self, ExitRecord, Failure, Recovered};
+use crate::running::{Running, Shared, Wake};
 use crate::seccomp::Sockets;
 use crate::sys::Step;
 use crate::wire::{self, Report};
-use crate::{broker, entry, reflink, seccomp, view};
+use crate::{broker, entry, init, reflink, seccomp, view};
 
 /// Which rungs are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,31 +245,53 @@ impl Sandbox {
         }
     }
 
+    /// Starts a command and comes back as soon as it runs; `wake` is called when something happens to it. Blocks the
+    /// calling thread until then. Only where changes are not staged: its layer would be seen by nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotStarted`] names the set-up step that failed: the command has not run.
+    pub fn start(&self, command: &Command, wake: Wake) -> Result<Running, RunError> {
+        if self.profile.changes != Changes::Direct {
+            return Err(Failure::new("overlay", libc::EINVAL, "this sandbox stages changes").into());
+        }
+        let cancel = Cancel::new().map_err(|error| failure("eventfd", &error))?;
+        let shared = Arc::new(Shared::new(wake)?);
+        let control = self.launch(command)?;
+        let listener =
+            (shared.clone(), cancel.clone(), command.egress.clone(), self.profile.clone(), self.rung);
+        let record_dir = command.record_dir.clone();
+        std::thread::Builder::new()
+            .name("provost-running".to_owned())
+            .spawn(move || {
+                let (shared, cancel, egress, profile, rung) = listener;
+                let network = Network::of(egress.as_ref(), &profile, rung);
+                let (outcome, _) = attend(&control, &cancel, network, &record_dir, Some(&shared));
+                shared.end(outcome);
+            })
+            .map_err(|error| failure("thread", &error))?;
+        let running = Running::new(shared, cancel);
+        running.has_started()?;
+        Ok(running)
+    }
+
     fn run_with_layer(
         &self,
         command: &Command,
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
+        let control = self.launch(command)?;
+        let network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
+        let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
+        outcome.map(|record| (record, layer))
+    }
+
+    /// Has a supervisor start a command, and gives this side's end of its control socket.
+    fn launch(&self, command: &Command) -> Result<OwnedFd, Failure> {
         let order = self.order(command)?;
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
-        let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let mut network = Network::of(command.egress.as_ref(), self);
-        let (told, layer) = follow(&control, cancel, &mut network);
-        let unserved = network.close();
-        // Its end of the socket closes when it is gone.
-        while wire::receive(&control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
-        match (record::read(&command.record_dir), told) {
-            (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
-            (Ok(Recovered::Finished(record)), _) => Ok((*record, layer)),
-            (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
-            (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
-                "it could not be written: {}",
-                io::Error::from_raw_os_error(errno)
-            ))),
-            (Err(error), _) => Err(RunError::Unknown(error.to_string())),
-            (Ok(_), _) => Err(RunError::Unknown("its supervisor is gone".to_owned())),
-        }
+        self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())
     }
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
@@ -421,16 +445,44 @@ fn in_copy(profile: &Profile, workspace: &Path) -> Profile {
     profile
 }
 
+/// Attends to a command until its supervisor is gone, and reads what that left.
+fn attend(
+    control: &OwnedFd,
+    cancel: &Cancel,
+    mut network: Network<'_>,
+    record_dir: &Path,
+    running: Option<&Shared>,
+) -> (Result<ExitRecord, RunError>, Option<OwnedFd>) {
+    let (told, layer) = follow(control, cancel, &mut network, running);
+    let unserved = network.close();
+    // Its end of the socket closes when it is gone.
+    while wire::receive(control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
+    let outcome = match (record::read(record_dir), told) {
+        (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
+        (Ok(Recovered::Finished(record)), _) => Ok(*record),
+        (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
+        (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
+            "it could not be written: {}",
+            io::Error::from_raw_os_error(errno)
+        ))),
+        (Err(error), _) => Err(RunError::Unknown(error.to_string())),
+        (Ok(_), _) => Err(RunError::Unknown("its supervisor is gone".to_owned())),
+    };
+    (outcome, layer)
+}
+
 /// Listens to the supervisor until it is done or gone, passing a cancellation on. Also gives the layer, where one comes.
 fn follow(
     control: &OwnedFd,
     cancel: &Cancel,
     network: &mut Network<'_>,
+    running: Option<&Shared>,
 ) -> (Option<Report>, Option<OwnedFd>) {
     let mut cancelled = false;
     let mut layer = None;
     loop {
         let mut ready = vec![PollFd::new(control, PollFlags::IN)];
+        ready.extend(running.map(|running| PollFd::new(running, PollFlags::IN)));
         if !cancelled {
             ready.push(PollFd::new(cancel, PollFlags::IN));
         }
@@ -439,12 +491,28 @@ fn follow(
             Err(Errno::INTR) => continue,
             Err(_) => return (None, layer),
         }
-        let (from_supervisor, cancel_now) =
-            (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
+        let is_ready = |at: usize| ready.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        let behind = usize::from(running.is_some());
+        let (from_supervisor, cancel_now) = (is_ready(0), is_ready(1 + behind));
+        if let Some(running) = running.filter(|_| is_ready(1)) {
+            for want in running.wants() {
+                // One that is gone is noticed below.
+                let _ = wire::send(control, &[want], &[]);
+            }
+        }
         if from_supervisor {
             match wire::next_with(control) {
                 Some((Report::Layer, mut descriptors)) => layer = descriptors.pop(),
-                Some((Report::Started | Report::Ready { .. } | Report::Fact(_), _)) => {}
+                Some((Report::Started, _)) => drop(running.map(Shared::started)),
+                Some((Report::Wrote, _)) => drop(running.map(Shared::wrote)),
+                Some((Report::Output, files)) => {
+                    let part = files.first().and_then(|file| init::read_all(file.as_fd()).ok());
+                    let part = part.and_then(|text| serde_json::from_slice(&text).ok());
+                    if let Some(running) = running {
+                        running.output(part);
+                    }
+                }
+                Some((Report::Ready { .. } | Report::Fact(_), _)) => {}
                 Some((Report::Listening { roles }, sockets)) => {
                     if network.serve(roles, sockets).is_err() {
                         let _ = wire::send(control, &[wire::CANCEL], &[]);
@@ -468,20 +536,21 @@ fn follow(
 /// A command's sockets, from the moment that its listeners come out to the moment that it is over.
 struct Network<'run> {
     egress: Option<&'run Egress>,
-    sandbox: &'run Sandbox,
+    profile: &'run Profile,
+    rung: Rung,
     server: Option<Server>,
     broker: Option<Broker>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
-    fn of(egress: Option<&'run Egress>, sandbox: &'run Sandbox) -> Self {
-        Self { egress, sandbox, server: None, broker: None, failed: None }
+    fn of(egress: Option<&'run Egress>, profile: &'run Profile, rung: Rung) -> Self {
+        Self { egress, profile, rung, server: None, broker: None, failed: None }
     }
 
     /// Answers what its filter asks. A command whose broker cannot be started is not let go, or is ended.
     fn broker(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), ()> {
-        let profile = &self.sandbox.profile;
+        let profile = self.profile;
         let started = || -> io::Result<Broker> {
             let mut descriptors = descriptors.into_iter();
             let listener = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
@@ -505,9 +574,7 @@ impl<'run> Network<'run> {
         let started = match self.egress {
             // Fewer arrive when this process has no room for more descriptors.
             Some(_) if roles.len() != sockets.len() => Err(io::Error::from_raw_os_error(libc::EMFILE)),
-            Some(egress) => {
-                Server::start(egress, self.sandbox.rung, roles.into_iter().zip(sockets).collect())
-            }
+            Some(egress) => Server::start(egress, self.rung, roles.into_iter().zip(sockets).collect()),
             None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         };
         match started {

@@ -23,6 +23,10 @@ pub(crate) const TEND: u8 = b'T';
 pub(crate) const PROBE: u8 = b'P';
 /// Driver to supervisor: kill the command.
 pub(crate) const CANCEL: u8 = b'C';
+/// Driver to supervisor: give what the command wrote since this was last asked.
+pub(crate) const TAKE: u8 = b'O';
+/// Driver to supervisor: say so as soon as there is something to be taken.
+pub(crate) const NOTICE: u8 = b'N';
 
 /// Most descriptors of one packet.
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
@@ -48,6 +52,10 @@ pub(crate) enum Report {
     Failed(Failure),
     /// The command runs.
     Started,
+    /// There is output to be taken.
+    Wrote,
+    /// A part of the command's output, as JSON in the file that comes with it.
+    Output,
     /// The record is complete.
     Finished,
     /// The command ran, and its record could not be written.

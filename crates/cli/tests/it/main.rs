@@ -10,6 +10,7 @@ mod support;
 
 mod agent_runtime;
 mod attach;
+mod background;
 mod bad_input;
 mod cases;
 mod containment;

@@ -331,6 +331,7 @@ impl Run {
             unapplied: vec![],
             seen: Vec::new(),
             command,
+            told: None,
             duration_ms: 3,
         })));
     }

@@ -21,6 +21,7 @@ use crate::broker;
 use crate::bytes::Bytes;
 use crate::plan::{Order, Plan};
 use crate::record::{self, Ended, ExitRecord, Failure};
+use crate::sandbox::memory;
 use crate::sys::{self, Side, Step};
 use crate::view::HOME;
 use crate::wire::{self, Report};
@@ -133,6 +134,7 @@ fn run(
         capture: Capture::new(order.keep_head, order.keep_tail),
         buffer: vec![0; CHUNK],
         output_open: true,
+        notice: Notice::NotWanted,
         last: Last::default(),
         sampler: if plan.rung >= Rung::R3 {
             None
@@ -388,13 +390,40 @@ pub(super) enum Cut {
     DriverLost,
 }
 
-pub(super) fn read_driver(control: &OwnedFd) -> Option<Cut> {
+/// What a driver says.
+enum Word {
+    Stop(Cut),
+    Take,
+    Notice,
+}
+
+fn hear(control: &OwnedFd) -> Option<Word> {
     match wire::receive(control, RecvFlags::DONTWAIT) {
-        Ok((packet, _)) if packet == [wire::CANCEL] => Some(Cut::Cancel),
-        Ok((packet, _)) if packet.is_empty() => Some(Cut::DriverLost),
-        Ok(_) | Err(Errno::AGAIN) => None,
-        Err(_) => Some(Cut::DriverLost),
+        Ok((packet, _)) => match packet.as_slice() {
+            [] => Some(Word::Stop(Cut::DriverLost)),
+            [wire::CANCEL] => Some(Word::Stop(Cut::Cancel)),
+            [wire::TAKE] => Some(Word::Take),
+            [wire::NOTICE] => Some(Word::Notice),
+            _ => None,
+        },
+        Err(Errno::AGAIN) => None,
+        Err(_) => Some(Word::Stop(Cut::DriverLost)),
     }
+}
+
+/// The same, of which only an order to stop counts.
+pub(super) fn read_driver(control: &OwnedFd) -> Option<Cut> {
+    match hear(control)? {
+        Word::Stop(cut) => Some(cut),
+        Word::Take | Word::Notice => None,
+    }
+}
+
+/// Whether the driver wants to know that there is output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notice {
+    Wanted,
+    NotWanted,
 }
 
 /// Polls until something happens or the deadline passes.
@@ -423,6 +452,7 @@ struct Watch<'run> {
     capture: Capture,
     buffer: Vec<u8>,
     output_open: bool,
+    notice: Notice,
     /// What is known of its end.
     last: Last,
     /// Watches the sums of the tree where no process 1 does.
@@ -434,19 +464,49 @@ impl Watch<'_> {
     fn until_end(&mut self, deadline: Instant) -> Option<Cut> {
         loop {
             self.wait(self.sampler.as_ref().map_or(deadline, |sampler| deadline.min(sampler.due())));
-            if let Some(cut) = self.control.and_then(read_driver) {
-                self.control = None;
-                return Some(cut);
+            match self.control.and_then(hear) {
+                Some(Word::Stop(cut)) => {
+                    self.control = None;
+                    return Some(cut);
+                }
+                Some(Word::Take) => self.hand_over(),
+                Some(Word::Notice) => self.notice = Notice::Wanted,
+                None => {}
             }
             if self.collect() {
                 return None;
             }
             self.drain_once();
+            self.give_notice();
             if let Some(hit) = self.sampler.as_mut().and_then(|sampler| sampler.look(tree)) {
                 return Some(Cut::Capped(hit));
             }
             if Instant::now() >= deadline {
                 return Some(Cut::Deadline);
+            }
+        }
+    }
+
+    /// Gives the driver what the command wrote since it last asked, with what is still in the pipe.
+    fn hand_over(&mut self) {
+        for _ in 0..LAST_READS {
+            if !self.drain_once() {
+                break;
+            }
+        }
+        let Some(control) = self.control else { return };
+        // What cannot be handed over stays where it is, and no file comes.
+        match memory(&self.capture.part()) {
+            Ok(file) if wire::report_with(control, &Report::Output, &[file.as_fd()]) => self.capture.taken(),
+            Ok(_) | Err(_) => drop(wire::report(control, &Report::Output)),
+        }
+    }
+
+    fn give_notice(&mut self) {
+        if self.notice == Notice::Wanted && self.capture.is_new() {
+            self.notice = Notice::NotWanted;
+            if let Some(control) = self.control {
+                wire::report(control, &Report::Wrote);
             }
         }
     }

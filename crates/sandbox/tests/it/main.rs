@@ -22,6 +22,7 @@ mod programs;
 mod protected;
 mod reported;
 mod require;
+mod running;
 mod rust_image;
 mod selftest;
 mod staged;
