@@ -129,6 +129,49 @@ fn a_run_in_an_image_sees_its_files_and_proves_which_image_it_was() {
     );
 }
 
+/// A store of podman's own for one test.
+fn podman(case: &Case, args: &[&str]) -> crate::support::Ran {
+    let mut command = case.env.command("podman");
+    command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf")).args(args);
+    finish(command)
+}
+
+#[test]
+fn an_image_of_podman_s_store_is_imported_and_run_in() {
+    let case = Case::new([sh("cat /etc/of-the-image")]);
+    let folder = |name: &str| case.env.at(name).display().to_string();
+    let conf = format!(
+        "[storage]\ndriver = \"vfs\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
+        folder("graph"),
+        folder("run-of-podman")
+    );
+    fs::write(case.env.at("storage.conf"), conf).unwrap();
+    let archive = case.archive.display().to_string();
+    let loaded = podman(&case, &["load", "--quiet", "--input", &archive]).code(0).stdout;
+    let id = loaded.trim().rsplit(':').next().unwrap().to_owned();
+    let _ = podman(&case, &["tag", &id, "small:1"]).code(0);
+    let import = |name: &str| {
+        let mut command = case.env.command(env!("CARGO_BIN_EXE_provost"));
+        command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf"));
+        command.args(["image", "import", "--from", "podman", "--", name]);
+        finish(command)
+    };
+    let digest = import("small:1").code(0).stdout.trim().to_owned();
+    assert!(digest.starts_with("sha256:"), "{digest}");
+    let _ = case.run(&["--image", "small:1"]).code(0);
+    assert!(told(&case.model)[0].contains("of the image\n"));
+    // What it does not have it says itself; nothing is fetched, and nothing is left.
+    let refused = import("absent:1").code(2);
+    assert!(refused.stderr.contains("does not answer `save absent:1`"), "{}", refused.stderr);
+    // A name is no option.
+    let refused = import("--help").code(2);
+    assert!(!refused.stderr.contains("sha256:"), "{}", refused.stderr);
+    let mut left = fs::read_dir(case.env.at("images")).into_iter().flatten().filter_map(Result::ok);
+    assert!(left.all(|entry| !entry.file_name().to_string_lossy().starts_with(".new-")));
+    let unknown = case.env.provost(["image", "import", "--from", "lxc", "small:1"]).code(2);
+    assert!(unknown.stderr.contains("expected podman or docker"), "{}", unknown.stderr);
+}
+
 #[test]
 fn an_image_is_pinned_by_its_digest() {
     let case = Case::new([]);
