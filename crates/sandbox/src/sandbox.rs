@@ -15,7 +15,7 @@ use rustix::net::RecvFlags;
 
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
-use crate::egress::{self, Egress, Role, Server};
+use crate::egress::{self, Egress, Joined, MOST_PUBLISHED, Publish, Role, Server};
 use crate::git::GitFolder;
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
@@ -218,25 +218,34 @@ impl Sandbox {
     }
 
     /// Starts a command and comes back as soon as it runs; `wake` is called when something happens to it. Blocks the
-    /// calling thread until then. Only where changes are not staged: its layer would be seen by nobody.
+    /// calling thread until then. `publish` leads to its port from then on; only from R3 on. Only where changes are not staged: its layer would be seen by nobody.
     ///
     /// # Errors
     ///
     /// [`RunError::NotStarted`] names the set-up step that failed: the command has not run.
-    pub fn start(&self, command: &Command, wake: Wake) -> Result<Running, RunError> {
+    pub fn start(
+        &self,
+        command: &Command,
+        publish: Option<Publish>,
+        wake: Wake,
+    ) -> Result<Running, RunError> {
         if self.profile.changes != Changes::Direct {
             return Err(Failure::new("overlay", libc::EINVAL, "this sandbox stages changes").into());
         }
         let cancel = Cancel::new().map_err(|error| failure("eventfd", &error))?;
         let shared = Arc::new(Shared::new(wake)?);
-        let control = self.launch(command)?;
+        if publish.is_some() && self.rung < Rung::R3 {
+            return Err(Failure::new("publish", libc::EOPNOTSUPP, self.rung.to_string()).into());
+        }
+        let control = self.launch(command, publish.as_ref())?;
         let listener = (shared.clone(), cancel.clone(), command.egress.clone(), self.rung);
         let record_dir = command.record_dir.clone();
         std::thread::Builder::new()
             .name("provost-running".to_owned())
             .spawn(move || {
                 let (shared, cancel, egress, rung) = listener;
-                let network = Network::of(egress.as_ref(), rung);
+                let mut network = Network::of(egress.as_ref(), rung);
+                network.publish = publish.as_ref();
                 let (outcome, _) = attend(&control, &cancel, network, &record_dir, Some(&shared));
                 shared.end(outcome);
             })
@@ -251,15 +260,16 @@ impl Sandbox {
         command: &Command,
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
-        let control = self.launch(command)?;
+        let control = self.launch(command, None)?;
         let network = Network::of(command.egress.as_ref(), self.rung);
         let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
         outcome.map(|record| (record, layer))
     }
 
     /// Has a supervisor start a command, and gives this side's end of its control socket.
-    fn launch(&self, command: &Command) -> Result<OwnedFd, Failure> {
-        let order = self.order(command)?;
+    fn launch(&self, command: &Command, publish: Option<&Publish>) -> Result<OwnedFd, Failure> {
+        let mut order = self.order(command)?;
+        order.dialling = publish.map_or(0, |_| MOST_PUBLISHED);
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())
@@ -305,6 +315,7 @@ impl Sandbox {
             keep_head: command.keep_head,
             keep_tail: command.keep_tail,
             listen: command.egress.as_ref().map(Egress::listen),
+            dialling: 0,
         })
     }
 
@@ -426,6 +437,11 @@ fn follow(
         if from_supervisor {
             match wire::next_with(control) {
                 Some((Report::Layer, mut descriptors)) => layer = descriptors.pop(),
+                Some((Report::Dialling, sockets)) => {
+                    if network.join(sockets).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
                 Some((Report::Started, _)) => drop(running.map(Shared::started)),
                 Some((Report::Wrote, _)) => drop(running.map(Shared::wrote)),
                 Some((Report::Output, files)) => {
@@ -456,12 +472,14 @@ struct Network<'run> {
     egress: Option<&'run Egress>,
     rung: Rung,
     server: Option<Server>,
+    publish: Option<&'run Publish>,
+    joined: Option<Joined>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
     fn of(egress: Option<&'run Egress>, rung: Rung) -> Self {
-        Self { egress, rung, server: None, failed: None }
+        Self { egress, rung, server: None, publish: None, joined: None, failed: None }
     }
 
     /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
@@ -482,9 +500,28 @@ impl<'run> Network<'run> {
         Ok(())
     }
 
+    /// Leads the published port to the command.
+    fn join(&mut self, sockets: Vec<OwnedFd>) -> Result<(), ()> {
+        let joined = match self.publish {
+            // Fewer arrive when this process has no room for more descriptors.
+            Some(_) if sockets.len() != MOST_PUBLISHED => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            Some(publish) => Joined::start(publish, sockets),
+            None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        };
+        match joined {
+            Ok(joined) => self.joined = Some(joined),
+            Err(error) => {
+                self.failed = Some(failure("publish", &error));
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
     /// Ends every connection, and says what kept the network from being served.
     fn close(self) -> Option<Failure> {
         drop(self.server);
+        drop(self.joined);
         self.failed
     }
 }

@@ -17,6 +17,7 @@ mod dns;
 mod hello;
 mod http;
 mod names;
+mod publish;
 mod relay;
 mod serve;
 mod socks;
@@ -31,6 +32,8 @@ use provost_core::net::Traffic;
 use provost_core::policy::{Decision, Policy};
 
 pub(crate) use names::{Listen, OWN_ADDRESS, RANGE_BITS};
+pub use publish::Publish;
+pub(crate) use publish::{Joined, MOST_PUBLISHED};
 pub(crate) use serve::{Role, Server};
 
 /// The parsers of what commands send, for tests and fuzzing.
