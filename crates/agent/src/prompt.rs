@@ -43,7 +43,7 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
         Guarantee::ALL.into_iter().filter(with).filter_map(words).collect()
     };
     let promised = |guarantee: Guarantee| match guarantee {
-        Guarantee::Net => Some(network(contract, receipt.rung)),
+        Guarantee::Net => Some(network(contract, receipt)),
         other => promise(other, writes).map(str::to_owned),
     };
     for promise in said(Strength::Enforced, &promised) {
@@ -86,23 +86,26 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
 }
 
 /// What commands reach on the network, where that is held to anything.
-fn network(contract: &Contract, rung: Rung) -> String {
-    if rung < Rung::R3 {
-        let mut text = "they have no network, not even a loopback".to_owned();
-        if contract.policy.opens_network(rung) {
-            text.push_str(": the hosts that the policy allows cannot be reached here");
-        }
-        return text;
+fn network(contract: &Contract, receipt: &Receipt) -> String {
+    let opens = contract.policy.opens_network(receipt.rung);
+    let loopback = match receipt.rung {
+        Rung::R0 | Rung::R1 | Rung::R2 => "there is no loopback, so no server of their own can be reached",
+        Rung::R3 | Rung::R4 => "a server on their own loopback works",
+    };
+    if opens && !receipt.can_dial() {
+        return format!(
+            "they have no network: the hosts that the policy allows cannot be reached here ({loopback})"
+        );
     }
-    if !contract.policy.opens_network(rung) {
-        return "they have no network (a server on their own loopback works)".to_owned();
+    if !opens {
+        return format!("they have no network ({loopback})");
     }
     let hosts = contract.policy.allowed_hosts();
     let hosts: Vec<String> = hosts.iter().map(|host| format!("`{}`", visible(host, Lines::Escape))).collect();
     let hosts = if hosts.is_empty() { "public hosts".to_owned() } else { hosts.join(", ") };
     format!(
         "on the network they reach only {hosts}, over TCP; no private address, unless it is named so; every connection \
-         is recorded (a server on their own loopback works)"
+         is recorded ({loopback})"
     )
 }
 
@@ -209,7 +212,7 @@ mod tests {
         let expected = "\
 Commands are contained by rung R2 (Landlock and seccomp):
 - they can write in the workspace and their temp folder only
-- they have no network, not even a loopback
+- they have no network (there is no loopback, so no server of their own can be reached)
 - every process they start is gone when they end (watched now and then, not enforced)
 Not held on this host, so neither rely on it nor make use of it:
 - they could reach unix sockets of the host

@@ -29,7 +29,7 @@ use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
-use crate::host::{command_environment, image_environment, outside_of};
+use crate::host::{command_environment, image_environment, outside_of, outside_of_by_name};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
@@ -396,12 +396,12 @@ impl Runtime {
     }
 
     fn environment(&self, files: &Files, image: Option<&Image>) -> BTreeMap<String, String> {
-        let mut environment = match image {
-            Some(image) => image_environment(&self.host, image),
-            None => command_environment(&self.host),
+        let (mut environment, outside): (_, fn(&Path, &str) -> String) = match image {
+            Some(image) => (image_environment(&self.host, image), outside_of_by_name),
+            None => (command_environment(&self.host), outside_of),
         };
         if let Some(path) = environment.get_mut("PATH") {
-            *path = outside_of(files.root(), path);
+            *path = outside(files.root(), path);
         }
         environment
     }

@@ -46,7 +46,7 @@ pub enum Guarantee {
     /// Reads reach only the workspace, the system's programs and libraries, and declared folders.
     FsRead,
     /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback. Where the policy names hosts, the driver
-    /// dials those, and nothing else, for what runs under R3 or R4.
+    /// dials those, and nothing else, where it can ([`Receipt::can_dial`]).
     Net,
     /// No unix socket of the host can be connected to, by path or by abstract name, except one that somebody bound
     /// inside a folder that the command is shown, such as the workspace.
@@ -205,5 +205,15 @@ impl Receipt {
     /// enforced either.
     pub fn enforces(&self, guarantee: Guarantee) -> bool {
         self.guarantees.get(&guarantee) == Some(&Strength::Enforced)
+    }
+
+    /// Whether commands can have a network of named hosts: in a namespace of their own, or (R2) by the broker that is
+    /// asked about each connection. It is the same that refuses unix sockets there, and nothing else does.
+    pub fn can_dial(&self) -> bool {
+        match self.rung {
+            Rung::R0 | Rung::R1 => false,
+            Rung::R2 => self.enforces(Guarantee::UnixSockets),
+            Rung::R3 | Rung::R4 => true,
+        }
     }
 }

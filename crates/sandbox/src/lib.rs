@@ -20,6 +20,7 @@
 //! `init/contain.rs` (what the command's process does to itself) and `init/mounts.rs` (what it sees).
 
 mod attack;
+mod broker;
 mod bytes;
 mod cache;
 mod command;

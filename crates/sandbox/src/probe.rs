@@ -71,6 +71,7 @@ pub(crate) mod fact {
     pub(crate) const PROCESSES: &str = "process-limit";
     pub(crate) const OVERLAY: &str = "overlay";
     pub(crate) const IMAGE: &str = "image-root";
+    pub(crate) const BROKER: &str = "seccomp-notify";
 }
 
 /// What R1 needs.
@@ -162,9 +163,9 @@ impl Probe {
                 (G::Net, Rung::R2) => has(fact::SECCOMP_NO_INET),
                 // Other processes can be seen in `/proc`; System V segments are shared.
                 (G::Processes | G::Ipc, Rung::R2) => false,
-                // Under R2 abstract sockets are out of reach from Landlock ABI 6 on, but paths are not: only Landlock
-                // ABI 9 or a broker could refuse those. Under R3 a path that is not shown cannot be reached.
-                (G::UnixSockets, Rung::R2) => false,
+                // Under R2 the broker is asked about each. Without it abstract ones are out of reach from Landlock ABI 6
+                // on, and paths are not. Under R3 a path that is not shown cannot be reached.
+                (G::UnixSockets, Rung::R2) => has(fact::BROKER),
                 (G::UnixSockets, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::NET]),
                 (G::Privileges, Rung::R2 | Rung::R3 | Rung::R4) => {
                     all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP])
@@ -266,7 +267,6 @@ fn guarantee_of_r2(guarantee: Guarantee) -> bool {
         G::KillTree
             | G::Processes
             | G::Ipc
-            | G::UnixSockets
             | G::GitCommit
             | G::CapTmp
             | G::CapCpu

@@ -13,6 +13,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::broker::Broker;
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
 use crate::egress::{self, Egress, Joined, MOST_PUBLISHED, Publish, Role, Server};
@@ -23,9 +24,10 @@ use crate::probe::Probe;
 use crate::profile::{Changes, MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
 use crate::record::{self, ExitRecord, Failure, Recovered};
 use crate::running::{Running, Shared, Wake};
+use crate::seccomp::Sockets;
 use crate::sys::Step;
 use crate::wire::{self, Report};
-use crate::{entry, init, seccomp, view};
+use crate::{broker, entry, init, seccomp, view};
 
 /// Which rungs are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,13 +156,21 @@ impl Sandbox {
             return Err(Unavailable::Required { rung, missing });
         }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
+        let sockets = match rung {
+            Rung::R0 | Rung::R1 => None,
+            // The probe has seen the broker at work, or it is not there.
+            Rung::R2 if receipt.can_dial() => Some(Sockets::Brokered),
+            Rung::R2 => Some(Sockets::UnixOnly),
+            Rung::R3 | Rung::R4 => Some(Sockets::Namespace),
+        };
         let plan = Plan {
             require: profile.require.clone(),
             rung,
             receipt: receipt.clone(),
             view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
             landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
-            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung >= Rung::R3) } else { Vec::new() }),
+            seccomp: Bytes(sockets.map_or_else(Vec::new, seccomp::program)),
+            brokered: sockets == Some(Sockets::Brokered),
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
@@ -238,13 +248,14 @@ impl Sandbox {
             return Err(Failure::new("publish", libc::EOPNOTSUPP, self.rung.to_string()).into());
         }
         let control = self.launch(command, publish.as_ref())?;
-        let listener = (shared.clone(), cancel.clone(), command.egress.clone(), self.rung);
+        let listener =
+            (shared.clone(), cancel.clone(), command.egress.clone(), self.profile.clone(), self.rung);
         let record_dir = command.record_dir.clone();
         std::thread::Builder::new()
             .name("provost-running".to_owned())
             .spawn(move || {
-                let (shared, cancel, egress, rung) = listener;
-                let mut network = Network::of(egress.as_ref(), rung);
+                let (shared, cancel, egress, profile, rung) = listener;
+                let mut network = Network::of(egress.as_ref(), &profile, rung);
                 network.publish = publish.as_ref();
                 let (outcome, _) = attend(&control, &cancel, network, &record_dir, Some(&shared));
                 shared.end(outcome);
@@ -261,7 +272,7 @@ impl Sandbox {
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
         let control = self.launch(command, None)?;
-        let network = Network::of(command.egress.as_ref(), self.rung);
+        let network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
         let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
         outcome.map(|record| (record, layer))
     }
@@ -277,7 +288,7 @@ impl Sandbox {
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
-        if command.egress.is_some() && self.rung < egress::AT_LEAST {
+        if command.egress.is_some() && !self.receipt.can_dial() {
             return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
         }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
@@ -292,6 +303,10 @@ impl Sandbox {
             }
             Ok(Bytes([name.as_bytes(), b"=", value.as_bytes()].concat()))
         });
+        let (asks, how) = egress::ASK_OVER_TCP;
+        let over_tcp = command.egress.is_some() && self.rung == Rung::R2;
+        let over_tcp = over_tcp && !command.env.contains_key(OsStr::new(asks));
+        let over_tcp = over_tcp.then(|| Ok(Bytes(format!("{asks}={how}").into_bytes())));
         let path =
             command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
         let candidates = if let Some(decided) = &command.program {
@@ -308,7 +323,7 @@ impl Sandbox {
         };
         Ok(Order {
             argv: command.argv.iter().map(|argument| bytes(argument)).collect(),
-            env: env.collect::<Result<_, _>>()?,
+            env: env.chain(over_tcp).collect::<Result<_, _>>()?,
             cwd: command.cwd.as_path().into(),
             candidates,
             wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
@@ -457,6 +472,11 @@ fn follow(
                         let _ = wire::send(control, &[wire::CANCEL], &[]);
                     }
                 }
+                Some((Report::Brokered, descriptors)) => {
+                    if network.broker(descriptors).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
                 other => return (other.map(|(report, _)| report), layer),
             }
         }
@@ -467,19 +487,42 @@ fn follow(
     }
 }
 
-/// A command's network, from the moment that its listeners come out to the moment that it is over.
+/// A command's sockets, from the moment that its listeners come out to the moment that it is over.
 struct Network<'run> {
     egress: Option<&'run Egress>,
+    profile: &'run Profile,
     rung: Rung,
     server: Option<Server>,
     publish: Option<&'run Publish>,
     joined: Option<Joined>,
+    broker: Option<Broker>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
-    fn of(egress: Option<&'run Egress>, rung: Rung) -> Self {
-        Self { egress, rung, server: None, publish: None, joined: None, failed: None }
+    fn of(egress: Option<&'run Egress>, profile: &'run Profile, rung: Rung) -> Self {
+        Self { egress, profile, rung, server: None, publish: None, joined: None, broker: None, failed: None }
+    }
+
+    /// Answers what its filter asks. A command whose broker cannot be started is not let go, or is ended.
+    fn broker(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), ()> {
+        let profile = self.profile;
+        let started = || -> io::Result<Broker> {
+            let mut descriptors = descriptors.into_iter();
+            let listener = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+            let workspace = broker::folder(&profile.workspace)?;
+            let folders = descriptors.chain([workspace]).collect();
+            let hidden = profile.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            Broker::start(listener, folders, hidden, self.egress)
+        };
+        match started() {
+            Ok(broker) => self.broker = Some(broker),
+            Err(error) => {
+                self.failed = Some(failure("seccomp-notify", &error));
+                return Err(());
+            }
+        }
+        Ok(())
     }
 
     /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
@@ -520,8 +563,7 @@ impl<'run> Network<'run> {
 
     /// Ends every connection, and says what kept the network from being served.
     fn close(self) -> Option<Failure> {
-        drop(self.server);
-        drop(self.joined);
+        drop((self.server, self.joined, self.broker));
         self.failed
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Report {
     },
     /// Sockets of the command's namespace with which its ports are dialled.
     Dialling,
+    /// Where the calls wait that a broker answers; from the supervisor with the command's temp folder behind it.
+    Brokered,
     /// A step failed; the command has not run.
     Failed(Failure),
     /// The command runs.
@@ -125,8 +127,18 @@ pub(crate) fn report(socket: impl AsFd, report: &Report) -> bool {
 
 /// Sends a report with descriptors, at most [`MOST_DESCRIPTORS`].
 pub(crate) fn report_with(socket: impl AsFd, report: &Report, descriptors: &[BorrowedFd<'_>]) -> bool {
+    try_report(socket, report, descriptors).is_ok()
+}
+
+/// Sends a report with descriptors that its sender cannot do without.
+pub(crate) fn try_report(
+    socket: impl AsFd,
+    report: &Report,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
     // Serialising a closed enum of strings and numbers does not fail.
-    serde_json::to_vec(report).is_ok_and(|bytes| send(socket, &bytes, descriptors).is_ok())
+    let bytes = serde_json::to_vec(report).map_err(|_| Errno::INVAL)?;
+    send(socket, &bytes, descriptors)
 }
 
 /// Receives a report; `None` at the end of the other side or when the packet is not one.

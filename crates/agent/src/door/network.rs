@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use provost_core::containment::Rung;
+use provost_core::containment::Receipt;
 use provost_core::event::{Body, NetDecided};
 use provost_core::id::ActId;
 use provost_core::net::Traffic;
@@ -74,7 +74,7 @@ impl Driver<'_> {
     /// Whether commands have a network: the policy allows some host, and they are contained by what can give them one.
     pub(crate) fn has_network(&self) -> bool {
         let state = self.recorder.state();
-        state.rung() >= Rung::R3
+        state.containment().is_some_and(Receipt::can_dial)
             && state.created().is_some_and(|created| created.policy.opens_network(state.rung()))
     }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::path::PathBuf;
 
 use provost_core::act::{ActEnd, Change, FileFact};
+use provost_core::caps::Cap;
 use provost_core::event::{ActStaged, Body, Unapplied, WhyUnapplied};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
@@ -37,6 +38,18 @@ struct Plan {
     looks: BTreeMap<RelPath, Look>,
     /// Recorded files whose content the journal does not keep, and where it lies until it is put there.
     large: BTreeMap<RelPath, PathBuf>,
+}
+
+impl Plan {
+    /// Nothing of it comes into the workspace.
+    fn leaving(found: Found, why: WhyUnapplied) -> Self {
+        let special = found.special.into_iter().map(|path| (path, WhyUnapplied::Special));
+        let files = found.files.into_iter().map(|file| file.path);
+        let left: BTreeMap<RelPath, WhyUnapplied> =
+            files.chain(found.gone).map(|path| (path, why)).chain(special).collect();
+        let unapplied = left.into_iter().map(|(path, why)| Unapplied { path, why }).collect();
+        Self { unapplied, ..Self::default() }
+    }
 }
 
 /// What is no part of a run and comes into the workspace all the same.
@@ -114,6 +127,9 @@ impl Driver<'_> {
         let policy = created
             .map(|created| created.policy.clone())
             .ok_or_else(|| RunError::Internal("no contract".into()))?;
+        if policy.caps.limit(Cap::Disk).is_some_and(|cap| written_out(&found) > cap) {
+            return Ok(Plan::leaving(found, WhyUnapplied::Cap));
+        }
         let mut plan = Plan::default();
         let mut conflict = false;
         let mut room = KEPT_AT_ONCE;
@@ -495,6 +511,11 @@ fn lost_record(lost: &str) -> String {
 /// A link by which programs would find a guarded file.
 fn is_guarded_link(policy: &Policy, file: &LayerFile) -> bool {
     file.mode == FileMode::Link && guard::guards_link(policy, &file.path)
+}
+
+/// What the files of a layer take up in the workspace, in bytes: there each hole and each further name is written out.
+fn written_out(found: &Found) -> u64 {
+    found.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
 }
 
 /// In conflict a part of what a command did is not what it did: nothing of it is applied.

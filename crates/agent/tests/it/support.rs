@@ -146,7 +146,16 @@ pub(crate) fn host() -> provost_tools::command::HostEnvironment {
 
 /// This host, as if it could contain no more strongly than this.
 pub(crate) fn at_most(rung: provost_core::containment::Rung) -> Arc<dyn provost_agent::Executor> {
+    at_most_without(rung, &[])
+}
+
+/// The same without these facts of its probe.
+pub(crate) fn at_most_without(
+    rung: provost_core::containment::Rung,
+    facts: &[&str],
+) -> Arc<dyn provost_agent::Executor> {
     let mut probe = provost_sandbox::Probe::run();
     probe.strongest = rung;
+    probe.facts.retain(|fact| !facts.contains(&fact.name.as_str()));
     Arc::new(provost_agent::Host(probe))
 }

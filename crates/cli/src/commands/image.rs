@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::args::{ImageCommand, Images};
 use crate::failure::{AtPath, Failure};
-use crate::render::words::counted;
+use crate::render::words::{counted, grouped};
 use crate::render::{JsonLines, say};
 use crate::world::World;
 
@@ -89,11 +89,11 @@ fn list(images: &ImageStore, form: Form) -> Result<(), Failure> {
                 "root": image.root().display().to_string(),
             })),
             Form::Words => say!(
-                "sha256:{}  {:<20}  {}, {}",
+                "sha256:{}  {:<20}  {}, {} MiB",
                 image.digest,
                 image.name.as_deref().unwrap_or("-"),
-                counted(image.entries, "entry"),
-                counted(image.bytes >> 20, "MiB")
+                counted(image.entries, "file"),
+                grouped(image.bytes >> 20)
             ),
         }
     }

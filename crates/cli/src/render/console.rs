@@ -271,7 +271,9 @@ impl Console {
             );
         }
         if let Some(hosts) = hosts(&created.policy) {
-            self.line(&format!("  network {hosts}, where commands are contained by R3 or R4"));
+            self.line(&format!(
+                "  network {hosts}, where commands are contained by R3, by R4, or by R2 with its broker"
+            ));
         }
         if let Some(commit) = created.source.commit() {
             let scope = shown(created.source.scope().as_str());

@@ -90,7 +90,7 @@ pub(crate) fn policy(policy: &Policy) -> String {
     policy.layers.iter().map(layer).collect::<Vec<_>>().join("; ")
 }
 
-/// The hosts that commands may dial under R3; `None` where there are none.
+/// The hosts that commands may dial where containment can give a network; `None` where there are none.
 pub(crate) fn hosts(policy: &Policy) -> Option<String> {
     /// Hosts that are shown.
     const MOST: usize = 8;

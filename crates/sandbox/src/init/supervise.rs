@@ -17,6 +17,7 @@ use super::capture::Capture;
 use super::pid1::Last;
 use super::sample::{self, Sampler};
 use super::{contain, kill, overlay, pid1, read_all};
+use crate::broker;
 use crate::bytes::Bytes;
 use crate::plan::{Order, Plan};
 use crate::record::{self, Ended, ExitRecord, Failure};
@@ -108,7 +109,7 @@ fn run(
     // Nobody of the same user reads our memory or takes our descriptors. Not earlier: the child still has to write
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
-    let Readiness { unprotected, layer } = await_ready(control, &mut child, plan.rung)?;
+    let Readiness { unprotected, layer } = await_ready(control, &mut child, plan.rung, private.as_deref())?;
     let mut receipt = plan.receipt.clone();
     if !unprotected.is_empty() {
         receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
@@ -301,7 +302,12 @@ struct Readiness {
 
 /// Waits for the command's process to stand ready before `execve`; otherwise kills and collects it. The driver gets the
 /// layer before that.
-fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Readiness, Failure> {
+fn await_ready(
+    control: &OwnedFd,
+    child: &mut Child,
+    rung: Rung,
+    private: Option<&Path>,
+) -> Result<Readiness, Failure> {
     let mut layer = None;
     let deadline = Instant::now() + SETUP_LIMIT;
     let failure = loop {
@@ -323,6 +329,15 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Readi
                     wire::report_with(control, &Report::Layer, &passed);
                     continue;
                 }
+                Some((Report::Brokered, mut descriptors)) => match private.map(broker::folder).transpose() {
+                    Ok(folder) => {
+                        descriptors.extend(folder);
+                        let passed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+                        wire::report_with(control, &Report::Brokered, &passed);
+                        continue;
+                    }
+                    Err(errno) => Failure::new("private-tmp", errno.raw_os_error(), ""),
+                },
                 Some((Report::Ready { unprotected }, _)) => return Ok(Readiness { unprotected, layer }),
                 Some((for_driver @ (Report::Listening { .. } | Report::Dialling), sockets)) => {
                     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();

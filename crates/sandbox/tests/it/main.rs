@@ -29,3 +29,4 @@ mod staged;
 mod support;
 mod tended;
 mod toolchains;
+mod unix;

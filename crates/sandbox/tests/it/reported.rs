@@ -17,7 +17,7 @@
 //! | 17 | `f17_…` here |
 //! | 18 | `files::a_workspace_may_lie_below_what_is_made_anew` |
 //! | 19 | `toolchains::cargo_test_runs_inside` |
-//! | 20 | there is no broker that acts for a command |
+//! | 20 | `broker::` (what it is asked, it does itself), `egress::`; attacks `…-race` |
 //! | 21 | `f21_…` here, and `protected::a_git_link_stays_…` |
 //! | 22, 23 | macOS and Windows |
 
