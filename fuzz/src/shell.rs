@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use provost_core::act::Access;
 use provost_core::containment::Rung;
-use provost_core::policy::{Containment, Default, Effect, Layer, Policy};
+use provost_core::policy::{Containment, Default, Effect, Layer, Policy, Preset};
 use serde_json::json;
 
 use crate::world::world;
@@ -20,6 +20,7 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
         containment: Containment::Strongest,
         at_least: Rung::R0,
         caps: provost_core::caps::Caps::default(),
+        ..Policy::preset(Preset::Workspace)
     }
 });
 

@@ -440,7 +440,7 @@ impl Files {
             self.make_build_folders(policy)?;
             self.build_folders = self.direct_folders(policy);
             let direct = self.build_folders.iter().map(|path| self.root().join(path.to_os())).collect();
-            profile.changes = Changes::Staged { direct };
+            profile.changes = Changes::Staged { direct, copy: None };
         }
         profile.require = policy.require.clone();
         profile.readable.extend(readable_folders(host, policy, self.root()));
@@ -547,6 +547,16 @@ impl Files {
     /// Removes what a crash may have left beside these paths.
     pub(crate) fn sweep(&self, paths: &[RelPath]) {
         self.workspace.sweep(paths.iter().cloned());
+    }
+
+    /// Guarded names that the containment in force was made for.
+    pub(crate) fn shown(&self) -> &Guarded {
+        &self.shown
+    }
+
+    /// Build folders that commands change at once although changes are staged.
+    pub(crate) fn build_folders(&self) -> &[RelPath] {
+        &self.build_folders
     }
 
     fn guarded(&mut self, policy: &Policy) -> Result<Guarded, RunError> {

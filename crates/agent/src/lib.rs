@@ -7,6 +7,7 @@ mod ask;
 mod checkout;
 mod door;
 mod driver;
+mod duplicate;
 mod error;
 mod executor;
 mod export;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use provost_core::act::show_argv;
-use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use provost_core::contract::{Contract, Limits};
 use provost_core::text::{Lines, visible};
 
@@ -36,6 +36,12 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
     if receipt.image.is_some() {
         out.push_str(
             "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
+        );
+    }
+    if receipt.staged.is_some_and(StagedBy::is_copy) && receipt.rung == Rung::R2 {
+        out.push_str(
+            "- each runs in a fresh copy of the workspace, at another path: give paths from the workspace, \
+             not whole ones\n",
         );
     }
     let said = |strength: Strength, words: &dyn Fn(Guarantee) -> Option<String>| -> Vec<String> {
@@ -190,6 +196,7 @@ mod tests {
             kernel: "6.18".to_owned(),
             landlock_abi: Some(7),
             image: None,
+            staged: None,
         };
         let text = system(&contract, Path::new("/work"), &receipt);
         let from = text.find("Commands are contained").unwrap();

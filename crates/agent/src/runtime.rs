@@ -20,7 +20,7 @@ use provost_evidence::git::is_git_folder_name;
 use provost_journal::{Head, Letter, Store, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::image::{Image, ImageStore};
-use provost_sandbox::{ImageRoot, Probe, Profile, RungChoice};
+use provost_sandbox::{Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
@@ -423,9 +423,20 @@ impl Runtime {
     }
 
     pub(crate) fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
-        let profile = files.profile(policy, &self.host)?;
-        let sandbox = self.sandbox(policy, profile.clone())?;
-        if sandbox.receipt().rung == Rung::R2 && files.make_build_folder(&profile)? == Made::Now {
+        let mut profile = files.profile(policy, &self.host)?;
+        let sandbox = match self.sandbox(policy, profile.clone()) {
+            Err(RunError::Containment(Unavailable::Staging { .. })) => {
+                // No layer is to be had: a copy may be.
+                if let Changes::Staged { copy, .. } = &mut profile.changes {
+                    *copy = Some(self.clear_copy(files)?);
+                }
+                self.sandbox(policy, profile.clone())?
+            }
+            other => other?,
+        };
+        let is_direct = profile.changes == Changes::Direct;
+        if is_direct && sandbox.receipt().rung == Rung::R2 && files.make_build_folder(&profile)? == Made::Now
+        {
             // What R2 grants is bound to the folders that are there.
             return self.sandbox(policy, profile);
         }

@@ -183,6 +183,34 @@ pub enum Strength {
     Absent,
 }
 
+/// By what a command's changes are kept apart from the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StagedBy {
+    /// A layer over the workspace.
+    Overlay,
+    /// A copy of the workspace that shares its blocks with it.
+    Reflink,
+    /// A copy of the workspace.
+    Copy,
+}
+
+impl StagedBy {
+    /// Whether commands work in a copy.
+    pub fn is_copy(self) -> bool {
+        self != Self::Overlay
+    }
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overlay => "an overlay",
+            Self::Reflink => "a copy that shares blocks",
+            Self::Copy => "a copy",
+        }
+    }
+}
+
 /// What contained one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,6 +226,9 @@ pub struct Receipt {
     /// Digest of the manifest of the image that was the root, under R4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
+    /// By what changes are kept apart until they come into the workspace, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<StagedBy>,
 }
 
 impl Receipt {

@@ -35,6 +35,7 @@ mod plan;
 mod probe;
 mod profile;
 mod record;
+mod reflink;
 mod remedy;
 mod running;
 mod sandbox;

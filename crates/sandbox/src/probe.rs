@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use serde::{Deserialize, Serialize};
 
 use crate::profile::ImageRoot;
@@ -172,8 +172,11 @@ impl Probe {
                 }
                 (G::FsWrite, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::READ_ONLY]),
                 (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
-                (G::Staged | G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
-                (G::Staged | G::CapDisk, Rung::R2) => false,
+                // In a copy otherwise, which has no size of its own.
+                (G::Staged, Rung::R3 | Rung::R4) => has(fact::OVERLAY) || has(fact::VIEW),
+                (G::Staged, Rung::R2) => has(fact::LANDLOCK_WRITE),
+                (G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
+                (G::CapDisk, Rung::R2) => false,
                 // Landlock's rights reach downwards: where a lock can be made and moved over the index, one can be moved
                 // over the configuration.
                 (G::GitCommit, Rung::R2) => false,
@@ -194,6 +197,11 @@ impl Probe {
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
             image: None,
+            staged: match rung {
+                Rung::R0 | Rung::R1 => None,
+                Rung::R3 | Rung::R4 if has(fact::OVERLAY) => Some(StagedBy::Overlay),
+                Rung::R2 | Rung::R3 | Rung::R4 => Some(StagedBy::Copy),
+            },
         }
     }
 
@@ -268,6 +276,7 @@ fn guarantee_of_r2(guarantee: Guarantee) -> bool {
             | G::Processes
             | G::Ipc
             | G::GitCommit
+            | G::CapDisk
             | G::CapTmp
             | G::CapCpu
             | G::CapMemory

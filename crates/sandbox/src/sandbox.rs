@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -27,7 +27,7 @@ use crate::running::{Running, Shared, Wake};
 use crate::seccomp::Sockets;
 use crate::sys::Step;
 use crate::wire::{self, Report};
-use crate::{broker, entry, init, seccomp, view};
+use crate::{broker, entry, init, reflink, seccomp, view};
 
 /// Which rungs are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +111,7 @@ impl Sandbox {
     ///
     /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Required`] when the rung
     /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
-    pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
+    pub fn new(probe: &Probe, mut profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
         let strongest = probe.strongest_for(profile.image.as_ref());
         let (asked, rung) = match rungs {
@@ -148,7 +148,13 @@ impl Sandbox {
                 receipt.guarantees.remove(&guarantee);
             }
         }
-        check_staging(&profile, &workspace, rung, &mut receipt)?;
+        receipt.staged = staged_by(probe, &profile, &workspace, rung)?;
+        tell_staging(&mut receipt);
+        if let (Some(StagedBy::Overlay), Changes::Staged { copy, .. }) =
+            (receipt.staged, &mut profile.changes)
+        {
+            *copy = None;
+        }
         let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
         let missing: Vec<String> =
             not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
@@ -168,16 +174,27 @@ impl Sandbox {
             rung,
             receipt: receipt.clone(),
             view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
-            landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
+            landlock: probe.landlock_abi.and_then(|abi| match profile.changes.copy() {
+                Some(copy) if rung == Rung::R2 => {
+                    landlock_plan(abi, rung, &in_copy(&profile, &workspace), copy)
+                }
+                _ => landlock_plan(abi, rung, &profile, &workspace),
+            }),
             seccomp: Bytes(sockets.map_or_else(Vec::new, seccomp::program)),
             brokered: sockets == Some(Sockets::Brokered),
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = SYSTEM.iter().map(PathBuf::from);
+        let copy = profile.changes.copy().map(Path::to_owned);
+        let workspace = match &copy {
+            Some(copy) if rung == Rung::R2 => copy.clone(),
+            _ => workspace,
+        };
         let seen = profile
             .readable
             .iter()
+            .chain(copy.as_ref())
             .chain(&profile.private)
             .chain(&profile.writable)
             .chain(profile.git.as_ref().map(|git| &git.folder))
@@ -216,9 +233,10 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// As of [`run`](Self::run). [`RunError::NotStarted`] with the step `overlay` where changes are not staged.
+    /// As of [`run`](Self::run). [`RunError::NotStarted`] with the step `overlay` where changes are not staged by a layer:
+    /// those that gather in a copy are looked for there after a [`run`](Self::run).
     pub fn run_staged(&self, command: &Command, cancel: &Cancel) -> Result<Ran, RunError> {
-        if !matches!(self.profile.changes, Changes::Staged { .. }) {
+        if self.receipt.staged != Some(StagedBy::Overlay) {
             return Err(Failure::new("overlay", libc::EINVAL, "this sandbox does not stage changes").into());
         }
         match self.run_with_layer(command, cancel)? {
@@ -366,32 +384,76 @@ pub struct Ran {
     pub layer: OwnedFd,
 }
 
-/// Refuses to stage where it cannot be done, and says in the receipt what holds.
-fn check_staging(
+/// By what changes are staged, where they are to be; refuses where it cannot be done.
+fn staged_by(
+    probe: &Probe,
     profile: &Profile,
     workspace: &Path,
     rung: Rung,
-    receipt: &mut Receipt,
-) -> Result<(), Unavailable> {
-    if profile.changes == Changes::Direct {
-        receipt.guarantees.remove(&Guarantee::Staged);
-        if let Some(cap) = receipt.guarantees.get_mut(&Guarantee::CapDisk) {
-            *cap = Strength::Absent;
-        }
-        return Ok(());
-    }
+) -> Result<Option<StagedBy>, Unavailable> {
+    let Changes::Staged { copy, .. } = &profile.changes else { return Ok(None) };
     let refuse = |why: String| Err(Unavailable::Staging { workspace: workspace.to_owned(), why });
-    if rung < Rung::R3 {
-        return refuse(format!("it takes an overlay, and {rung} has none"));
+    if rung < Rung::R2 {
+        return refuse(format!("{rung} does not keep commands from the workspace"));
     }
-    // Whatever the probe saw in its own folder: it depends on the file system below, and on what is mounted there.
-    let fact = crate::probe::overlay_over(workspace);
-    if !fact.holds {
-        return refuse(fact.detail);
+    let why = if rung < Rung::R3 {
+        format!("it takes an overlay, and {rung} has none")
+    } else if !probe.receipt(rung).enforces(Guarantee::CapDisk) {
+        "it takes an overlay, and this host has none".to_owned()
+    } else {
+        // Whatever the probe saw in its own folder: it depends on the file system below, and on what is mounted there.
+        let fact = crate::probe::overlay_over(workspace);
+        if fact.holds {
+            return Ok(Some(StagedBy::Overlay));
+        }
+        fact.detail
+    };
+    match copy {
+        Some(folder) if folder.starts_with(workspace) || workspace.starts_with(folder) => {
+            refuse(format!("{why}; and a copy cannot lie in it or hold it"))
+        }
+        Some(folder) if reflink::shares(workspace, folder) => Ok(Some(StagedBy::Reflink)),
+        Some(_) => Ok(Some(StagedBy::Copy)),
+        None => refuse(why),
     }
-    receipt.guarantees.insert(Guarantee::Staged, Strength::Enforced);
-    receipt.guarantees.insert(Guarantee::CapDisk, Strength::Enforced);
-    Ok(())
+}
+
+/// What holds of changes that are staged so: a layer has a size, a copy takes what the disk has.
+fn tell_staging(receipt: &mut Receipt) {
+    let cap = match receipt.staged {
+        None => {
+            receipt.guarantees.remove(&Guarantee::Staged);
+            Strength::Absent
+        }
+        Some(by) => {
+            receipt.guarantees.insert(Guarantee::Staged, Strength::Enforced);
+            if by.is_copy() { Strength::Absent } else { Strength::Enforced }
+        }
+    };
+    if receipt.staged == Some(StagedBy::Overlay) {
+        receipt.guarantees.insert(Guarantee::CapDisk, cap);
+    } else if let Some(held) = receipt.guarantees.get_mut(&Guarantee::CapDisk) {
+        *held = cap;
+    }
+}
+
+/// What a command may see that runs in a copy of the workspace, at the copy's own path. Nothing in there is protected: what
+/// becomes of it is decided on when it has ended. Hidden files are not in it.
+fn in_copy(profile: &Profile, workspace: &Path) -> Profile {
+    let mut profile = profile.clone();
+    let real = |path: &PathBuf| path.canonicalize().is_ok_and(|real| real.starts_with(workspace));
+    let direct: Vec<PathBuf> =
+        profile.changes.staged().unwrap_or_default().iter().filter(|path| real(path)).cloned().collect();
+    if profile.workspace_access == WorkspaceAccess::Writable {
+        profile.writable.extend(direct);
+    } else {
+        profile.readable.extend(direct);
+    }
+    let is_history = |path: &&PathBuf| path.file_name().is_some_and(|name| name == ".git") && path.is_dir();
+    profile.readable.extend(profile.protected.iter().filter(is_history).cloned());
+    profile.protected.clear();
+    profile.hidden.clear();
+    profile
 }
 
 /// Attends to a command until its supervisor is gone, and reads what that left.

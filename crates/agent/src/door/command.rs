@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
-use provost_core::containment::Receipt;
+use provost_core::containment::{Receipt, Rung};
 use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
 use provost_sandbox::{
-    Command, Ended, ExitRecord, NetReport, Ran, Recovered, RunError as CommandError, prepare_record,
+    Command, Ended, ExitRecord, NetReport, Recovered, RunError as CommandError, prepare_record,
 };
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
+use provost_tools::workspace::Layer;
 
 use super::ActResult;
 use super::network::{self, Gather};
@@ -34,7 +35,25 @@ impl Driver<'_> {
     pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
         self.look_before_command().await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
-        self.run_command_in(place, act, request).await
+        if !self.stages(act) || !self.stages_in_copy() {
+            return self.run_command_in(place, act, request, None).await;
+        }
+        match self.duplicate() {
+            Ok(copy) => {
+                let root = if place.sandbox.receipt().rung == Rung::R2 {
+                    self.runtime.copy_of(&self.files)?
+                } else {
+                    place.root
+                };
+                self.run_command_in(Place { root, ..place }, act, request, Some(copy)).await
+            }
+            Err(why) => self.fail(
+                act,
+                &format!(
+                    "the workspace cannot be copied for the command to work in: {why}. Nothing was run."
+                ),
+            ),
+        }
     }
 
     /// What changed since the journal last looked is on record before a command starts, and its containment knows the
@@ -68,7 +87,7 @@ impl Driver<'_> {
         self.note_drift().await?;
         let folder = self.checkout_dir(act);
         match self.check_out(&folder, with) {
-            Ok(place) => self.run_command_in(place, act, request).await,
+            Ok(place) => self.run_command_in(place, act, request, None).await,
             Err(NoCheckout::Unfit(why)) => {
                 self.stale.push(folder);
                 self.fail(act, &format!("{why}. Nothing was run."))
@@ -82,6 +101,7 @@ impl Driver<'_> {
         place: Place,
         act: ActId,
         request: CommandRequest,
+        copy: Option<Layer>,
     ) -> Result<(), RunError> {
         self.make_record(act)?;
         let left = self.time_left();
@@ -94,15 +114,22 @@ impl Driver<'_> {
         self.start(act, intent).await?;
         let command = self.command(act, &place, &request, limit);
         let cancel = self.interrupt.command().clone();
-        let changes = if self.stages(act) { Gather::InLayer } else { Gather::Nowhere };
+        let changes = match &copy {
+            Some(_) => Gather::InCopy,
+            None if self.stages(act) => Gather::InLayer,
+            None => Gather::Nowhere,
+        };
         let (ended, net) = self.run_with_network(act, &place.sandbox, command, cancel, changes).await?;
         match ended {
+            Ok((record, None)) if let Some(copy) = copy => {
+                self.staged_command_ended(act, &request.argv, &record, copy, &net).await?;
+            }
             Ok((record, None)) => {
                 self.command_ended(act, &request.argv, &record, &net, Seen::AtOnce).await?;
             }
             Ok((record, Some(layer))) => {
-                let ran = Ran { record, layer };
-                self.staged_command_ended(act, &request.argv, ran, &net).await?;
+                let layer = Layer::new(layer);
+                self.staged_command_ended(act, &request.argv, &record, layer, &net).await?;
             }
             Err(CommandError::NotStarted(failure)) => {
                 self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;

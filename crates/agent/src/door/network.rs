@@ -53,6 +53,8 @@ pub(super) enum Gather {
     Nowhere,
     /// In a layer, which is given with the command's record.
     InLayer,
+    /// In the copy of the workspace that the command works in.
+    InCopy,
 }
 
 async fn run(
@@ -62,7 +64,7 @@ async fn run(
     changes: Gather,
 ) -> Result<(ExitRecord, Option<OwnedFd>), CommandError> {
     match changes {
-        Gather::Nowhere => Ok((sandbox.run(command, cancel).await?, None)),
+        Gather::Nowhere | Gather::InCopy => Ok((sandbox.run(command, cancel).await?, None)),
         Gather::InLayer => {
             let ran = sandbox.run_staged(command, cancel).await?;
             Ok((ran.record, Some(ran.layer)))

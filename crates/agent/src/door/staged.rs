@@ -14,7 +14,7 @@ use provost_core::event::{ActStaged, Body, Unapplied, WhyUnapplied};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
-use provost_sandbox::{ExitRecord, NetReport, Ran, Recovered};
+use provost_sandbox::{ExitRecord, NetReport, Recovered};
 use provost_tools::workspace::{
     Durable, FileContent, FileError, FileMode, Found, Layer, LayerFile, LayerFolder, Look, Prepared,
 };
@@ -82,17 +82,16 @@ impl Driver<'_> {
         &mut self,
         act: ActId,
         argv: &[String],
-        ran: Ran,
+        record: &ExitRecord,
+        layer: Layer,
         net: &NetReport,
     ) -> Result<(), RunError> {
-        let Ran { record, layer } = ran;
         // What changed in the workspace meanwhile is somebody else's: the command had no way to it.
         let drifted = self.files.observe(&mut self.recorder)?;
         let others: BTreeSet<RelPath> = drifted.iter().map(|change| change.path.clone()).collect();
         if !drifted.is_empty() {
             self.record_drift(drifted)?;
         }
-        let layer = Layer::new(layer);
         let unreadable = |error: FileError| RunError::Workspace {
             path: self.files.root().to_owned(),
             reason: format!("what the command changed cannot be read: {error}"),
@@ -111,8 +110,10 @@ impl Driver<'_> {
         }
         let mut unapplied = plan.unapplied.clone();
         unapplied.extend(self.put_into_workspace(&plan, &layer).await?);
-        let result = self.command_result(argv, &record, net);
-        self.end_staged(act, &staged, unapplied, result)
+        let result = self.command_result(argv, record, net);
+        self.end_staged(act, &staged, unapplied, result)?;
+        self.discard_copy();
+        Ok(())
     }
 
     /// Decides of each thing in a layer whether it comes into the workspace, and whether it is recorded.

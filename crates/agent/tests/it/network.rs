@@ -122,17 +122,17 @@ async fn where_there_is_no_network_nothing_of_it_is_there() {
         print('proxies', sorted(name for name in os.environ if 'proxy' in name.lower()))\n\
         try: socket.create_connection(('127.0.0.1', 3128), 2); print('listens')\n\
         except OSError as e: print('nobody')";
-    const BROKER: &str = "seccomp-notify";
+    let broker: &[&str] = &["seccomp-notify"];
     let only = "on the network they reach only `127.0.0.1:";
     let none = "they have no network: the hosts that the policy allows cannot be reached";
     let cases = [
         (Rung::R3, [].as_slice(), true, only),
         (Rung::R3, &[], false, "they have no network (a server"),
-        (Rung::R3, &[BROKER], true, only),
+        (Rung::R3, broker, true, only),
         (Rung::R2, &[], true, only),
         (Rung::R2, &[], false, "they have no network (there is no loopback"),
-        (Rung::R2, &[BROKER], true, none),
-        (Rung::R2, &[BROKER], false, "they have no network (there is no loopback"),
+        (Rung::R2, broker, true, none),
+        (Rung::R2, broker, false, "they have no network (there is no loopback"),
     ];
     for (rung, lacks, named, words) in cases {
         let bench = Bench::new(&[("a.txt", "one\n")]);

@@ -18,7 +18,11 @@ use crate::world::World;
 pub(crate) fn image(world: &World, args: Images) -> Result<u8, Failure> {
     let images = ImageStore::new(world.images_path(args.images.as_deref())?);
     match args.command {
-        ImageCommand::Import { source, name } => {
+        ImageCommand::Import { source, from: Some(engine), name } => {
+            let image = source.to_str().ok_or_else(|| Failure::usage("an image's name there is UTF-8"))?;
+            told(&images.import_from(engine, world.variables(), image, name.as_deref())?);
+        }
+        ImageCommand::Import { source, from: None, name } => {
             let (source, pin) = pinned(&source)?;
             told(&images.import(&source, pin, name.as_deref())?);
         }

@@ -13,6 +13,7 @@ mod attach;
 mod background;
 mod bad_input;
 mod cases;
+mod cassette;
 mod containment;
 mod crash;
 mod demo;

@@ -81,7 +81,14 @@ pub(crate) fn path(text: &str) -> RelPath {
 }
 
 pub(crate) fn receipt(rung: Rung) -> Receipt {
-    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None, image: None }
+    Receipt {
+        rung,
+        guarantees: BTreeMap::new(),
+        kernel: "6.18".to_owned(),
+        landlock_abi: None,
+        image: None,
+        staged: None,
+    }
 }
 
 /// The same, of a containment that stages changes.

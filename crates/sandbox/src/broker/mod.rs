@@ -8,7 +8,7 @@
 //!   proxies, a DNS server over TCP, or a host, and from there on it is served as a connection is under R3.
 //! - A unix socket is connected to a path below the command's own folders (`unix.rs`) by us, and put in place of its own.
 //!
-//! Everything else is refused, and so is what fails.
+//! Everything else is refused, and so is what fails. A server on a unix socket sees the driver as its peer.
 
 mod address;
 mod notify;
@@ -146,8 +146,10 @@ impl Service {
         let mut watched = Vec::new();
         if let Some(tcp) = &self.tcp {
             wanted.push((tcp.workers.freed(), PollFlags::IN));
-            // The other end is closed; what it said is not looked at before it is known to whom.
-            wanted.extend(tcp.idle.values().map(|stream| (stream.as_fd(), PollFlags::RDHUP)));
+            // The other end is closed, or says something before it is known to whom: its `connect` was interrupted by a
+            // signal, and it takes it for done. It is told that the connection is not there.
+            let gone = PollFlags::IN | PollFlags::RDHUP;
+            wanted.extend(tcp.idle.values().map(|stream| (stream.as_fd(), gone)));
             watched.extend(tcp.idle.keys().copied());
         }
         let ready = wait(&wanted, &self.stop, until)?;

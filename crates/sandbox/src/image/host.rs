@@ -225,7 +225,7 @@ impl HostTools {
         Self { path: std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect() }
     }
 
-    fn find(&self, name: &str) -> Result<PathBuf, MissingTool> {
+    pub(super) fn find(&self, name: &str) -> Result<PathBuf, MissingTool> {
         let candidates = self.path.iter().map(|folder| folder.join(name));
         candidates
             .into_iter()

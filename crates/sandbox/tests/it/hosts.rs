@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use provost_core::containment::{Guarantee, Rung, Strength};
+use provost_core::containment::{Guarantee, Rung, StagedBy, Strength};
 use provost_core::policy::{Effect, Layer, Policy, Preset};
 use provost_sandbox::{
     Cancel, Egress, HostDecision, NotRecorded, Probe, Profile, Record, RunError, RungChoice, Sandbox,
@@ -295,7 +295,8 @@ fn a_weaker_rung_claims_less() {
         .map(Guarantee::name)
         .collect();
     let with_processes =
-        ["kill-tree", "processes", "ipc", "git-commit", "cap-processes", "cap-tmp", "staged", "cap-disk"];
+        ["kill-tree", "processes", "ipc", "git-commit", "cap-processes", "cap-tmp", "cap-disk"];
+    assert_eq!((r3.staged, r2.staged), (Some(StagedBy::Overlay), Some(StagedBy::Copy)));
     let is_root = rustix::process::getuid().is_root();
     let expected: Vec<_> =
         with_processes.into_iter().filter(|name| !is_root || *name != "cap-processes").collect();

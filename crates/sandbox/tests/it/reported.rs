@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 1, 2, 3 | `hosts::f01_…`, `hosts::f02_…`, `hosts::f03_…` |
 //! | 4, 5 | `toolchains::programs_that_filters_break` |
-//! | 6 | `toolchains::a_linked_worktree_shows_its_git_folders_…`; commits by commands are not granted yet |
+//! | 6 | `git::what_people_do_all_day_works`, `git::what_git_takes_orders_from_stays`; `provost-agent`: `commits::` |
 //! | 7 | `f07_…` here, and `files::nothing_appears_on_the_host` |
 //! | 8 | `lifecycle::a_plan_and_a_command_of_any_size` |
 //! | 9 | `f09_…` here; what it costs is in `bench/` |

@@ -37,13 +37,8 @@ fn a_server_of_ones_own_answers_by_path() {
             except wanted: pass";
     host.py(Rung::R2, script).assert_ok();
     let others = script.replace("('/dev/null', PermissionError), ", "");
-    for rung in [Rung::R3, Rung::R0] {
-        for path in ["sock1", "sock5", "by-asyncio"] {
-            let _ = std::fs::remove_file(host.ws().join(path));
-            let _ = std::fs::remove_file(std::env::temp_dir().join(path));
-        }
-        host.py(rung, &others).assert_ok();
-    }
+    // The control: where its own `/tmp` is another one, too.
+    Host::new().py(Rung::R3, &others).assert_ok();
 }
 
 /// A client waits where a server is slow to accept, and other connections do not wait for it.
