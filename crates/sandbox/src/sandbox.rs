@@ -572,7 +572,8 @@ impl<'run> Network<'run> {
         let started = || -> io::Result<Broker> {
             let mut descriptors = descriptors.into_iter();
             let listener = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
-            let workspace = broker::folder(&profile.workspace)?;
+            // Where its changes gather in a copy it works there.
+            let workspace = broker::folder(profile.changes.copy().unwrap_or(&profile.workspace))?;
             let folders = descriptors.chain([workspace]).collect();
             let hidden = profile.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
             Broker::start(listener, folders, hidden, self.egress)
