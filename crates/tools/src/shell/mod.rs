@@ -1,9 +1,13 @@
 //! Lines of a shell: read by bash's grammar, every command of theirs decided on before anything starts.
 
 mod builtins;
+mod documents;
 mod expansions;
 mod files;
+mod made;
+mod names;
 mod parse;
+mod tests;
 mod tool;
 mod walk;
 mod words;
