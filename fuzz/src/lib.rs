@@ -16,12 +16,12 @@ use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
-use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Rule, WorkspaceMode};
+use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
 use provost_evidence::canonical::to_canonical;
 
 pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
-pub use model::{anthropic, chat, events_log, script, sse};
+pub use model::{anthropic, chat, events_log, gemini, ollama, responses, script, sse};
 pub use shell::shell;
 pub use tools::{arguments, exit_record, patch};
 
@@ -101,6 +101,7 @@ pub fn pattern(data: &[u8]) {
             caps: Caps::default(),
             workspace: WorkspaceMode::Direct,
             image: None,
+            ..Policy::preset(Preset::Workspace)
         }
     };
     let (allow, ask, deny) = (with(Effect::Allow), with(Effect::Ask), with(Effect::Deny));

@@ -42,21 +42,33 @@ fn decode(kind: WireKind, events: Vec<SseEvent>) -> Option<Decoded> {
     decoder.finish().ok()
 }
 
-/// An answer on a wire. A line that is not a field of an event stands for the data of one, so that inputs may be plain
-/// JSON lines. Whatever is decoded can be sent back: the next request is JSON.
+/// The events of a wire's stream that arrives in these pieces.
+fn framed<'a>(kind: WireKind, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<SseEvent> {
+    let mut framing = kind.framing();
+    let mut out = Vec::new();
+    for piece in pieces {
+        framing.feed(piece, &mut out).expect("far below the limit");
+    }
+    framing.finish(&mut out);
+    out
+}
+
+/// An answer on a wire. Where the wire has server-sent events, a line that is not a field of an event stands for the data of
+/// one, so that inputs may be plain JSON lines. Whatever is decoded can be sent back: the next request is JSON.
 fn answer(kind: WireKind, data: &[u8]) {
     let mut stream = Vec::new();
     for line in data.split_inclusive(|byte| *byte == b'\n') {
-        if line.starts_with(b"{") {
+        let bare = kind != WireKind::Ollama && line.starts_with(b"{");
+        if bare {
             stream.extend_from_slice(b"data: ");
         }
         stream.extend_from_slice(line);
-        if line.starts_with(b"{") {
+        if bare {
             stream.extend_from_slice(b"\n\n");
         }
     }
-    let whole = decode(kind, events([&stream[..]]));
-    assert_eq!(decode(kind, events(stream.chunks(5))), whole);
+    let whole = decode(kind, framed(kind, [&stream[..]]));
+    assert_eq!(decode(kind, framed(kind, stream.chunks(5))), whole);
     let Some(decoded) = whole else { return };
     let mut ids: Vec<&str> = decoded.assistant.calls.iter().map(|call| call.id.as_str()).collect();
     ids.sort_unstable();
@@ -74,6 +86,21 @@ fn answer(kind: WireKind, data: &[u8]) {
 /// An answer on the chat-completions wire.
 pub fn chat(data: &[u8]) {
     answer(WireKind::OpenAiChat, data);
+}
+
+/// An answer on the Responses wire.
+pub fn responses(data: &[u8]) {
+    answer(WireKind::OpenAiResponses, data);
+}
+
+/// An answer on Gemini's wire.
+pub fn gemini(data: &[u8]) {
+    answer(WireKind::Gemini, data);
+}
+
+/// An answer on Ollama's wire, in lines.
+pub fn ollama(data: &[u8]) {
+    answer(WireKind::Ollama, data);
 }
 
 /// An answer on the Messages wire.

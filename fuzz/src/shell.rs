@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use provost_core::act::Access;
 use provost_core::containment::Rung;
-use provost_core::policy::{Default, Effect, Layer, Policy, Preset};
+use provost_core::policy::{Containment, Default, Effect, Layer, Policy, Preset};
 use serde_json::json;
 
 use crate::world::world;
@@ -15,9 +15,13 @@ static POLICY: LazyLock<Policy> = LazyLock::new(|| {
     let deny = |layer: Layer, rule: &&str| layer.rule(Effect::Deny, rule).expect("a rule");
     let mut layer = rules.iter().fold(Layer::named("it"), deny);
     layer.defaults = Access::ALL.into_iter().map(|access| (access, Default::Allow)).collect();
-    let mut policy = Policy::preset(Preset::FullAccess);
-    policy.layers = vec![layer];
-    policy
+    Policy {
+        layers: vec![layer],
+        containment: Containment::Strongest,
+        at_least: Rung::R0,
+        caps: provost_core::caps::Caps::default(),
+        ..Policy::preset(Preset::Workspace)
+    }
 });
 
 fn decided(line: &str) -> Option<Effect> {

@@ -10,6 +10,7 @@ use provost_core::outcome::{Outcome, Pause};
 use provost_core::transcript::Usage;
 use provost_model::{Answer, Failure, Invocation, Sink};
 
+use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::observe::Observer;
@@ -63,10 +64,18 @@ impl Driver<'_> {
             let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
             let mut relay = Relay(observer.as_ref());
-            let answer = tokio::select! {
-                answer = self.dialogue.ask(&request, &mut relay) => answer,
-                // The loop sees what is wanted.
-                () = self.interrupt.requested() => return Ok(()),
+            let answer = {
+                let asking = self.dialogue.ask(&request, &mut relay);
+                tokio::pin!(asking);
+                loop {
+                    tokio::select! {
+                        answer = &mut asking => break answer,
+                        // The loop sees what is wanted.
+                        () = self.interrupt.requested() => return Ok(()),
+                        // Commands go on meanwhile.
+                        Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
+                    }
+                }
             };
             match answer {
                 Ok(answer) => return self.answered(step, request.id, answer, estimate),
@@ -81,11 +90,16 @@ impl Driver<'_> {
                     let Some(wait) = wait else {
                         return self.detach(Pause::Provider, None).await;
                     };
-                    tokio::select! {
-                            () = tokio::time::sleep(wait) => {}
+                    let waiting = tokio::time::sleep(wait);
+                    tokio::pin!(waiting);
+                    loop {
+                        tokio::select! {
+                            () = &mut waiting => break,
                             // The loop sees what is wanted.
-                    () = self.interrupt.requested() => return Ok(()),
+                            () = self.interrupt.requested() => return Ok(()),
+                            Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
                         }
+                    }
                 }
             }
         }
@@ -160,7 +174,8 @@ impl Driver<'_> {
 
     /// Ends the run.
     pub(crate) async fn finish(&mut self, outcome: Outcome) -> Result<(), RunError> {
-        let tree = self.tree_now()?;
+        self.end_processes().await?;
+        let tree = self.tree_now().await?;
         let state = self.recorder.state();
         let verified = state.gate_holds() && state.last_gate().is_some_and(|judged| judged.tree == tree);
         if outcome == Outcome::Done
@@ -180,6 +195,7 @@ impl Driver<'_> {
         why: Pause,
         act: Option<provost_core::id::ActId>,
     ) -> Result<(), RunError> {
+        self.end_processes().await?;
         self.recorder.record(Body::DriverDetached(DriverDetached { why, act }))?;
         self.recorder.commit().await
     }

@@ -15,6 +15,7 @@ use provost_journal::Word;
 use provost_model::Dialogue;
 
 use crate::ask::Metered;
+use crate::door::{Dials, Processes};
 use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
@@ -80,6 +81,10 @@ pub(crate) struct Driver<'a> {
     pub(crate) environment: BTreeMap<String, String>,
     /// Records of commands whose result is recorded and not yet durable, and checkouts that are done with.
     pub(crate) stale: Vec<PathBuf>,
+    /// Commands that go on.
+    pub(crate) background: Processes,
+    /// What commands want to dial.
+    pub(crate) dials: Dials,
 }
 
 impl Driver<'_> {
@@ -100,15 +105,17 @@ impl Driver<'_> {
                         .map(Ending::Paused)
                         .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
                 }
+                Next::Ask { .. } if self.has_ends() => self.notice_ends().await?,
                 Next::Ask { step, invocation } => self.ask(step, invocation).await?,
                 Next::Call(call) => self.decide(call)?,
                 Next::Approve(act) => self.approve(act).await?,
                 Next::Perform(act) => self.perform(act).await?,
                 Next::Refuse(act) => self.refuse(act)?,
+                Next::EndProcess(act) => self.end_process(act).await?,
                 Next::Recover(act) => self.recover(act).await?,
                 Next::Submit(via) => self.submit(via)?,
                 Next::RunGate => self.run_gate()?,
-                Next::JudgeGate(act) => self.judge_gate(act)?,
+                Next::JudgeGate(act) => self.judge_gate(act).await?,
                 Next::Note(why) => self.note(why).await?,
                 Next::Finish(outcome) => self.finish(outcome).await?,
             }
@@ -127,6 +134,7 @@ impl Driver<'_> {
                 self.discard(Word::Cancel).await?;
             }
             Some((Stop::Hold, by)) => {
+                self.end_processes().await?;
                 self.recorder
                     .record(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None }))?;
                 let why = self.recorder.content("Somebody holds it.");
@@ -191,8 +199,8 @@ impl Driver<'_> {
     }
 
     /// The digest of the workspace as it is now; what changed unnoticed is recorded first.
-    pub(crate) fn tree_now(&mut self) -> Result<TreeDigest, RunError> {
-        self.note_drift()?;
+    pub(crate) async fn tree_now(&mut self) -> Result<TreeDigest, RunError> {
+        self.note_drift().await?;
         self.files.tree()
     }
 }

@@ -225,10 +225,7 @@ impl Files {
         let net = recorder.state().net_changes();
         // What acts made where the policy asks is there by right, and so are the folders that it is in.
         let mut protected = base.guarded;
-        for change in net.values().filter(|change| change.after.is_some()) {
-            protected.extend(change.path.ancestors().filter_map(|above| RelPath::parse(above).ok()));
-            protected.insert(change.path.clone());
-        }
+        protected.extend(made_by_acts(net));
         self.known = Some(Guarded { protected, too_deep: base.too_deep, ..Guarded::default() });
         self.git_known = Some(base.git);
         let watched: BTreeSet<RelPath> = self.base.keys().chain(net.keys()).cloned().collect();
@@ -443,7 +440,7 @@ impl Files {
             self.make_build_folders(policy)?;
             self.build_folders = self.direct_folders(policy);
             let direct = self.build_folders.iter().map(|path| self.root().join(path.to_os())).collect();
-            profile.changes = Changes::Staged { direct };
+            profile.changes = Changes::Staged { direct, copy: None };
         }
         profile.require = policy.require.clone();
         profile.readable.extend(readable_folders(host, policy, self.root()));
@@ -552,6 +549,16 @@ impl Files {
         self.workspace.sweep(paths.iter().cloned());
     }
 
+    /// Guarded names that the containment in force was made for.
+    pub(crate) fn shown(&self) -> &Guarded {
+        &self.shown
+    }
+
+    /// Build folders that commands change at once although changes are staged.
+    pub(crate) fn build_folders(&self) -> &[RelPath] {
+        &self.build_folders
+    }
+
     fn guarded(&mut self, policy: &Policy) -> Result<Guarded, RunError> {
         if policy.layers.iter().all(|layer| layer.rules.is_empty()) {
             return Ok(Guarded::default());
@@ -559,13 +566,17 @@ impl Files {
         self.guard.scan(&self.workspace, policy).map_err(|error| unusable(self.root(), &error))
     }
 
-    /// Before a command: whether the guarded names are no longer those that its containment knows. Those that are there
-    /// now are nobody's command's.
-    pub(crate) fn names_changed(&mut self, policy: &Policy) -> Result<bool, RunError> {
+    /// Before a command: whether the guarded names are no longer those that its containment knows. Where no command goes
+    /// on, those that are there now are nobody's command's.
+    pub(crate) fn names_changed(&mut self, policy: &Policy, whose: Whose) -> Result<bool, RunError> {
         let found = self.guarded(policy)?;
         let changed = (&found.protected, &found.hidden) != (&self.shown.protected, &self.shown.hidden);
-        self.known = Some(found);
-        if let Some(git) = &self.git {
+        if whose == Whose::Anybodys {
+            self.known = Some(found);
+        }
+        if whose == Whose::Anybodys
+            && let Some(git) = &self.git
+        {
             self.git_known = Some(git.scan().map_err(|error| unusable(&git.of().folder, &error))?);
         }
         let folder = git_folder(self.root()).filter(|_| policy.lets_commit());
@@ -600,6 +611,11 @@ impl Files {
             expelled.push(whole);
         }
         Ok(expelled)
+    }
+
+    /// Guarded names that acts made are there by right, and so are the folders that they are in.
+    pub(crate) fn know_what_acts_made(&mut self, net: &BTreeMap<RelPath, Change>) {
+        self.known.get_or_insert_default().protected.extend(made_by_acts(net));
     }
 
     /// Forgets which guarded names were there: those that are there now were.
@@ -643,6 +659,24 @@ pub(crate) fn lock(root: &Path) -> Result<Vec<std::fs::File>, RunError> {
         locks.push(above);
     }
     Ok(locks)
+}
+
+/// Who may have made the guarded names that are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// No command of the run.
+    Anybodys,
+    /// A command that goes on.
+    PerhapsACommands,
+}
+
+/// Files that acts made, and the folders that they are in.
+fn made_by_acts(net: &BTreeMap<RelPath, Change>) -> impl Iterator<Item = RelPath> {
+    let made = net.values().filter(|change| change.after.is_some());
+    made.flat_map(|change| {
+        let above = change.path.ancestors().filter_map(|above| RelPath::parse(above).ok());
+        above.chain([change.path.clone()]).collect::<Vec<_>>()
+    })
 }
 
 /// Whether a folder was made.

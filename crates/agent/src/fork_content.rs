@@ -23,10 +23,12 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::ActDecided(body) => vec![body.args],
         Body::ActStarted(body) => match &body.intent {
             Intent::Write { changes } => sides(changes),
-            Intent::Command { .. } => Vec::new(),
+            Intent::Command { .. } | Intent::Background { .. } => Vec::new(),
         },
         Body::ActStaged(body) => sides(&body.changes),
         Body::ActFinished(body) => [vec![body.result], sides(&body.changes)].concat(),
+        Body::ProcessChanged(body) => sides(&body.changes),
+        Body::ProcessEnded(body) => [vec![body.report], sides(&body.changes)].concat(),
         Body::WorkspaceDrifted(body) => sides(&body.changes),
         Body::WorkspaceRewound(body) => sides(&body.changes),
         Body::Note(body) => vec![body.text],

@@ -45,7 +45,7 @@ impl Driver<'_> {
     }
 
     /// Judges the gate's command. It passes when it exits with 0 and leaves the tree as it was.
-    pub(crate) fn judge_gate(&mut self, act: ActId) -> Result<(), RunError> {
+    pub(crate) async fn judge_gate(&mut self, act: ActId) -> Result<(), RunError> {
         let (exit, changed) = self
             .recorder
             .state()
@@ -53,7 +53,7 @@ impl Driver<'_> {
             .ok_or_else(|| RunError::Internal("the gate did not run".to_owned()))?;
         // The gate's command ran in a checkout of exactly what the journal expects of the workspace. If nothing changed
         // and nothing drifted since, the tree now is the tree that it judged.
-        let drifted = self.note_drift()?;
+        let drifted = self.note_drift().await?;
         let tree = self.files.tree()?;
         let same = !changed && drifted == Drift::None && self.files.is_whole();
         let said = GateVerdict::of(exit);
@@ -76,6 +76,7 @@ impl Driver<'_> {
                     .to_owned()
             }
             NoteWhy::GateFailed => self.gate_report().await?,
+            NoteWhy::ProcessEnded => self.told_of_ends(),
             NoteWhy::Rewound => rewind::told(self.recorder.state()),
         };
         let text = self.recorder.content(text);

@@ -87,8 +87,21 @@ pub(crate) fn outside_of(workspace: &Path, path: &str) -> String {
     path.split(':').filter(outside).collect::<Vec<_>>().join(":")
 }
 
+/// The same for the `PATH` of an image, whose folders the host does not have: what they lead to, they lead to within the
+/// image, where nobody writes.
+pub(crate) fn outside_of_by_name(workspace: &Path, path: &str) -> String {
+    let outside =
+        |entry: &&str| Path::new(entry).is_absolute() && is_apart_by_name(Path::new(entry), workspace);
+    path.split(':').filter(outside).collect::<Vec<_>>().join(":")
+}
+
 /// Whether a path neither lies in the workspace nor holds it, by its name and by what it leads to.
 fn is_apart(path: &Path, workspace: &Path) -> bool {
-    let apart = |path: &Path| !path.starts_with(workspace) && !workspace.starts_with(path);
-    apart(path) && path.canonicalize().is_ok_and(|real| apart(&real))
+    is_apart_by_name(path, workspace)
+        && path.canonicalize().is_ok_and(|real| is_apart_by_name(&real, workspace))
+}
+
+fn is_apart_by_name(path: &Path, workspace: &Path) -> bool {
+    let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+    !climbs && !path.starts_with(workspace) && !workspace.starts_with(path)
 }

@@ -7,6 +7,7 @@ mod ask;
 mod checkout;
 mod door;
 mod driver;
+mod duplicate;
 mod error;
 mod executor;
 mod export;
@@ -35,7 +36,7 @@ mod worker;
 
 pub use driver::Ending;
 pub use error::RunError;
-pub use executor::{Contained, Executor, Host};
+pub use executor::{Background, Contained, Executor, Host};
 pub use export::{ExportError, Exported, export};
 pub use fork::{ForkOrder, ForkPlace, Forked};
 pub use host::{command_environment, toolchain_folders};

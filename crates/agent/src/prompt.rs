@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use provost_core::act::show_argv;
-use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use provost_core::contract::{Contract, Limits};
 use provost_core::text::{Lines, visible};
 
@@ -38,12 +38,18 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
             "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
         );
     }
+    if receipt.staged.is_some_and(StagedBy::is_copy) && receipt.rung == Rung::R2 {
+        out.push_str(
+            "- each runs in a fresh copy of the workspace, at another path: give paths from the workspace, \
+             not whole ones\n",
+        );
+    }
     let said = |strength: Strength, words: &dyn Fn(Guarantee) -> Option<String>| -> Vec<String> {
         let with = |guarantee: &Guarantee| receipt.guarantees.get(guarantee) == Some(&strength);
         Guarantee::ALL.into_iter().filter(with).filter_map(words).collect()
     };
     let promised = |guarantee: Guarantee| match guarantee {
-        Guarantee::Net => Some(network(contract, receipt.rung)),
+        Guarantee::Net => Some(network(contract, receipt)),
         other => promise(other, writes).map(str::to_owned),
     };
     for promise in said(Strength::Enforced, &promised) {
@@ -86,23 +92,26 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
 }
 
 /// What commands reach on the network, where that is held to anything.
-fn network(contract: &Contract, rung: Rung) -> String {
-    if rung < Rung::R3 {
-        let mut text = "they have no network, not even a loopback".to_owned();
-        if contract.policy.opens_network(rung) {
-            text.push_str(": the hosts that the policy allows cannot be reached here");
-        }
-        return text;
+fn network(contract: &Contract, receipt: &Receipt) -> String {
+    let opens = contract.policy.opens_network(receipt.rung);
+    let loopback = match receipt.rung {
+        Rung::R0 | Rung::R1 | Rung::R2 => "there is no loopback, so no server of their own can be reached",
+        Rung::R3 | Rung::R4 => "a server on their own loopback works",
+    };
+    if opens && !receipt.can_dial() {
+        return format!(
+            "they have no network: the hosts that the policy allows cannot be reached here ({loopback})"
+        );
     }
-    if !contract.policy.opens_network(rung) {
-        return "they have no network (a server on their own loopback works)".to_owned();
+    if !opens {
+        return format!("they have no network ({loopback})");
     }
     let hosts = contract.policy.allowed_hosts();
     let hosts: Vec<String> = hosts.iter().map(|host| format!("`{}`", visible(host, Lines::Escape))).collect();
     let hosts = if hosts.is_empty() { "public hosts".to_owned() } else { hosts.join(", ") };
     format!(
         "on the network they reach only {hosts}, over TCP; no private address, unless it is named so; every connection \
-         is recorded (a server on their own loopback works)"
+         is recorded ({loopback})"
     )
 }
 
@@ -187,6 +196,7 @@ mod tests {
             kernel: "6.18".to_owned(),
             landlock_abi: Some(7),
             image: None,
+            staged: None,
         };
         let text = system(&contract, Path::new("/work"), &receipt);
         let from = text.find("Commands are contained").unwrap();
@@ -209,7 +219,7 @@ mod tests {
         let expected = "\
 Commands are contained by rung R2 (Landlock and seccomp):
 - they can write in the workspace and their temp folder only
-- they have no network, not even a loopback
+- they have no network (there is no loopback, so no server of their own can be reached)
 - every process they start is gone when they end (watched now and then, not enforced)
 Not held on this host, so neither rely on it nor make use of it:
 - they could reach unix sockets of the host

@@ -137,6 +137,12 @@ impl Ready {
     /// What is to be put back. Refused where it cannot be carried to its end.
     async fn plan(&self, target: &Target, carried: &[Change]) -> Result<Vec<Change>, RunError> {
         let state = self.recorder.state();
+        if let Some(process) = state.open_processes().first() {
+            return Err(RunError::Undo(format!(
+                "background command {} has no end yet: `provost resume` accounts for it",
+                provost_core::process::name(*process)
+            )));
+        }
         if let Some((act, _)) = state.open_acts().iter().find(|(_, act)| act.started.is_some()) {
             return Err(RunError::Undo(format!(
                 "act {act} has started, and what became of it is not known: `provost resume` finds out"

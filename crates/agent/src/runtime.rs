@@ -20,15 +20,16 @@ use provost_evidence::git::is_git_folder_name;
 use provost_journal::{Head, Letter, Store, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::image::{Image, ImageStore};
-use provost_sandbox::{ImageRoot, Probe, Profile, RungChoice};
+use provost_sandbox::{Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
+use crate::door::dials;
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
-use crate::host::{command_environment, image_environment, outside_of};
+use crate::host::{command_environment, image_environment, outside_of, outside_of_by_name};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
@@ -310,7 +311,8 @@ impl Runtime {
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
         drop(events);
         files.restore(&created, &recorder).await?;
-        if recorder.state().open_acts().values().all(|act| act.started.is_none()) {
+        let state = recorder.state();
+        if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.
             files.know_again();
         }
@@ -383,6 +385,8 @@ impl Runtime {
             metered: None,
             environment,
             stale: Vec::new(),
+            background: BTreeMap::new(),
+            dials: dials(),
         })
     }
 
@@ -392,12 +396,12 @@ impl Runtime {
     }
 
     fn environment(&self, files: &Files, image: Option<&Image>) -> BTreeMap<String, String> {
-        let mut environment = match image {
-            Some(image) => image_environment(&self.host, image),
-            None => command_environment(&self.host),
+        let (mut environment, outside): (_, fn(&Path, &str) -> String) = match image {
+            Some(image) => (image_environment(&self.host, image), outside_of_by_name),
+            None => (command_environment(&self.host), outside_of),
         };
         if let Some(path) = environment.get_mut("PATH") {
-            *path = outside_of(files.root(), path);
+            *path = outside(files.root(), path);
         }
         environment
     }
@@ -419,9 +423,20 @@ impl Runtime {
     }
 
     pub(crate) fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
-        let profile = files.profile(policy, &self.host)?;
-        let sandbox = self.sandbox(policy, profile.clone())?;
-        if sandbox.receipt().rung == Rung::R2 && files.make_build_folder(&profile)? == Made::Now {
+        let mut profile = files.profile(policy, &self.host)?;
+        let sandbox = match self.sandbox(policy, profile.clone()) {
+            Err(RunError::Containment(Unavailable::Staging { .. })) => {
+                // No layer is to be had: a copy may be.
+                if let Changes::Staged { copy, .. } = &mut profile.changes {
+                    *copy = Some(self.clear_copy(files)?);
+                }
+                self.sandbox(policy, profile.clone())?
+            }
+            other => other?,
+        };
+        let is_direct = profile.changes == Changes::Direct;
+        if is_direct && sandbox.receipt().rung == Rung::R2 && files.make_build_folder(&profile)? == Made::Now
+        {
             // What R2 grants is bound to the folders that are there.
             return self.sandbox(policy, profile);
         }

@@ -178,6 +178,16 @@ pub(crate) struct ModelArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct CassetteArgs {
+    /// Record what is asked of the model and what it answers on this new file.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
+    /// Take the answers from a recorded file and ask nobody: no key is needed, and nothing is sent.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct PolicyArgs {
     /// A policy file, or a preset: workspace, read-only, strict, full-access.
     #[arg(long, value_name = "FILE|PRESET", default_value = "workspace")]
@@ -206,6 +216,8 @@ pub(crate) enum Mode {
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) order: OrderArgs,
+    #[command(flatten)]
+    pub(crate) cassette: CassetteArgs,
     /// Write the evidence bundle here when the run is done.
     #[arg(long, value_name = "DIR")]
     pub(crate) export: Option<PathBuf>,

@@ -298,6 +298,16 @@ pub enum Intent {
         /// Wall-clock limit in milliseconds.
         limit_ms: u64,
     },
+    /// Start a command that goes on when the act is over.
+    Background {
+        /// Argument vector.
+        argv: Vec<String>,
+        /// Folder it runs in.
+        cwd: RelPath,
+        /// Wall-clock limit in milliseconds; `None`: until the run ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        limit_ms: Option<u64>,
+    },
 }
 
 /// How an act ended.

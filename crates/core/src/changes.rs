@@ -36,6 +36,8 @@ impl Changes {
                 Some(changes) if finished.end == ActEnd::Done => changes,
                 _ => finished.changes.clone(),
             },
+            Body::ProcessChanged(changed) => changed.changes.clone(),
+            Body::ProcessEnded(ended) => ended.changes.clone(),
             Body::WorkspaceDrifted(drifted) => drifted.changes.clone(),
             Body::WorkspaceRewound(rewound) => rewound.changes.clone(),
             _ => Vec::new(),

@@ -46,7 +46,7 @@ pub enum Guarantee {
     /// Reads reach only the workspace, the system's programs and libraries, and declared folders.
     FsRead,
     /// No packet leaves: no TCP, UDP or DNS beyond the sandbox's own loopback. Where the policy names hosts, the driver
-    /// dials those, and nothing else, for what runs under R3 or R4.
+    /// dials those, and nothing else, where it can ([`Receipt::can_dial`]).
     Net,
     /// No unix socket of the host can be connected to, by path or by abstract name, except one that somebody bound
     /// inside a folder that the command is shown, such as the workspace.
@@ -183,6 +183,34 @@ pub enum Strength {
     Absent,
 }
 
+/// By what a command's changes are kept apart from the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StagedBy {
+    /// A layer over the workspace.
+    Overlay,
+    /// A copy of the workspace that shares its blocks with it.
+    Reflink,
+    /// A copy of the workspace.
+    Copy,
+}
+
+impl StagedBy {
+    /// Whether commands work in a copy.
+    pub fn is_copy(self) -> bool {
+        self != Self::Overlay
+    }
+
+    /// The name used in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Overlay => "an overlay",
+            Self::Reflink => "a copy that shares blocks",
+            Self::Copy => "a copy",
+        }
+    }
+}
+
 /// What contained one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -198,6 +226,9 @@ pub struct Receipt {
     /// Digest of the manifest of the image that was the root, under R4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
+    /// By what changes are kept apart until they come into the workspace, where they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staged: Option<StagedBy>,
 }
 
 impl Receipt {
@@ -205,5 +236,15 @@ impl Receipt {
     /// enforced either.
     pub fn enforces(&self, guarantee: Guarantee) -> bool {
         self.guarantees.get(&guarantee) == Some(&Strength::Enforced)
+    }
+
+    /// Whether commands can have a network of named hosts: in a namespace of their own, or (R2) by the broker that is
+    /// asked about each connection. It is the same that refuses unix sockets there, and nothing else does.
+    pub fn can_dial(&self) -> bool {
+        match self.rung {
+            Rung::R0 | Rung::R1 => false,
+            Rung::R2 => self.enforces(Guarantee::UnixSockets),
+            Rung::R3 | Rung::R4 => true,
+        }
     }
 }

@@ -19,6 +19,7 @@ pub use crate::net::NetDecided;
 use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
+pub use crate::process::{ProcessChanged, ProcessEnded, Told};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
@@ -102,6 +103,12 @@ pub enum Body {
     /// An act is over.
     #[serde(rename = "act.finished")]
     ActFinished(Box<ActFinished>),
+    /// A background command changed files.
+    #[serde(rename = "process.changed")]
+    ProcessChanged(ProcessChanged),
+    /// A background command is over.
+    #[serde(rename = "process.ended")]
+    ProcessEnded(Box<ProcessEnded>),
     /// Files changed that no act changed.
     #[serde(rename = "workspace.drifted")]
     WorkspaceDrifted(WorkspaceDrifted),
@@ -149,6 +156,8 @@ impl Body {
             Self::ActSettled(_) => "act.settled",
             Self::ActStaged(_) => "act.staged",
             Self::ActFinished(_) => "act.finished",
+            Self::ProcessChanged(_) => "process.changed",
+            Self::ProcessEnded(_) => "process.ended",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::WorkspaceRewound(_) => "workspace.rewound",
             Self::WorkspaceRestored(_) => "workspace.restored",
@@ -457,6 +466,9 @@ pub struct ActFinished {
     /// Numbers of the command, if it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandFact>,
+    /// What it showed of a background command's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<Told>,
     /// Milliseconds the act took.
     pub duration_ms: u64,
 }
@@ -501,6 +513,8 @@ pub enum NoteWhy {
     Repeating,
     /// A person had files put back.
     Rewound,
+    /// Background commands ended.
+    ProcessEnded,
 }
 
 /// The runtime said something to the model.
@@ -592,7 +606,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 23] = [
+pub const KINDS: [&str; 25] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -607,6 +621,8 @@ pub const KINDS: [&str; 23] = [
     "act.settled",
     "act.staged",
     "act.finished",
+    "process.changed",
+    "process.ended",
     "workspace.drifted",
     "workspace.rewound",
     "workspace.restored",

@@ -21,6 +21,7 @@ pub mod net;
 pub mod outcome;
 pub mod path;
 pub mod policy;
+pub mod process;
 pub mod queue;
 pub mod staged;
 pub mod state;

@@ -56,6 +56,8 @@ pub enum WhyUnapplied {
     Failed,
     /// The driver died, and its content with it.
     Lost,
+    /// With its holes and links written out, what the command changed is more than the cap on disk.
+    Cap,
 }
 
 impl WhyUnapplied {
@@ -68,6 +70,7 @@ impl WhyUnapplied {
             Self::HeldBack => "held back because of a conflict",
             Self::Failed => "it could not be put there",
             Self::Lost => "its content was lost when the driver died",
+            Self::Cap => "written out, what the command changed is more than the cap on disk",
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use provost_core::transcript::Usage;
 
 use crate::clip;
+use crate::rate_limits::{RateLimits, Window};
 
 /// What kind of failure an attempt met. The kind alone decides whether trying again can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,6 +54,26 @@ impl FailureClass {
         )
     }
 
+    /// The class that has this word.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        const ALL: [FailureClass; 13] = [
+            FailureClass::Transport,
+            FailureClass::Timeout,
+            FailureClass::RateLimited,
+            FailureClass::Overloaded,
+            FailureClass::Server,
+            FailureClass::Auth,
+            FailureClass::Quota,
+            FailureClass::ContextOverflow,
+            FailureClass::Refused,
+            FailureClass::BadRequest,
+            FailureClass::Malformed,
+            FailureClass::Cancelled,
+            FailureClass::Setup,
+        ];
+        ALL.into_iter().find(|class| class.word() == word)
+    }
+
     /// A stable word for journals and messages.
     pub fn word(self) -> &'static str {
         match self {
@@ -96,6 +117,8 @@ pub struct Failure {
     /// it had said nothing, which is not zero. Output generated after it last counted is not in here: some wires count
     /// the prompt first and the output last.
     pub usage: Option<Usage>,
+    /// What the vendor said of its limits, where it said anything.
+    pub rate_limits: Option<Box<RateLimits>>,
 }
 
 impl Failure {
@@ -108,6 +131,7 @@ impl Failure {
             message: clip::message(message.as_ref()),
             bytes_received: 0,
             usage: None,
+            rate_limits: None,
         }
     }
 
@@ -126,6 +150,26 @@ impl Failure {
             self.message = format!("{} ({stated})", self.message);
         }
         self.retry_after = wait;
+        self
+    }
+
+    /// With the limits that the vendor told of. One that is spent explains a refusal, and says when to come back where
+    /// nothing else does.
+    #[must_use]
+    pub fn with_rate_limits(mut self, limits: RateLimits) -> Self {
+        if limits.is_empty() {
+            return self;
+        }
+        if self.class == FailureClass::RateLimited {
+            let spent: Vec<String> = limits.spent().map(Window::to_string).collect();
+            if !spent.is_empty() {
+                self.message = clip::message(&format!("{} (spent: {})", self.message, spent.join(", ")));
+            }
+            if self.retry_after.is_none() {
+                self = self.with_retry_after(limits.spent_until());
+            }
+        }
+        self.rate_limits = Some(Box::new(limits));
         self
     }
 

@@ -4,12 +4,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::RequestBody;
-use crate::{Failure, FailureClass, Secret, classify, parse_retry_after};
+use crate::{Failure, FailureClass, RateLimits, Secret, classify, parse_retry_after};
 
 /// Most of an error's body that is read, in bytes.
 const ERROR_BODY: usize = 64 << 10;
@@ -133,6 +133,11 @@ impl Reply {
         }
     }
 
+    /// What its headers say of the vendor's limits.
+    pub(crate) fn rate_limits(&self, secret: Option<&Secret>) -> RateLimits {
+        rate_limits(&self.response, secret)
+    }
+
     /// `failure` with status and the bytes received so far.
     pub(crate) fn counted(&self, mut failure: Failure) -> Failure {
         failure.bytes_received = self.received;
@@ -146,11 +151,22 @@ fn is_media(response: &Response, media: &str) -> bool {
     value.is_some_and(|value| value.trim_start().starts_with(media))
 }
 
+fn rate_limits(response: &Response, secret: Option<&Secret>) -> RateLimits {
+    let text = |value: &HeaderValue| {
+        let value = value.to_str().ok()?;
+        Some(secret.map_or_else(|| value.to_owned(), |secret| secret.scrub(value)))
+    };
+    let headers: Vec<(&str, String)> =
+        response.headers().iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?))).collect();
+    RateLimits::read(headers.iter().map(|(name, value)| (*name, value.as_str())), SystemTime::now())
+}
+
 /// Reads an error's body, bounded in size and in time: some never end.
 async fn error_reply(mut response: Response, secret: Option<&Secret>) -> Failure {
     let status = response.status().as_u16();
     let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
     let wait = parse_retry_after(header("retry-after-ms"), header("retry-after"), SystemTime::now());
+    let limits = rate_limits(&response, secret);
     let end = Instant::now() + ERROR_BODY_TIME;
     let mut body = Vec::new();
     while body.len() < ERROR_BODY {
@@ -169,6 +185,7 @@ async fn error_reply(mut response: Response, secret: Option<&Secret>) -> Failure
     if wait.is_some() {
         failure = failure.with_retry_after(wait);
     }
+    failure = failure.with_rate_limits(limits);
     failure.bytes_received = body.len() as u64;
     failure
 }

@@ -5,12 +5,13 @@
 //! every attempt can be journalled.
 //!
 //! What is here: [`Remote`] (HTTP, five wires), [`planner`] (a program that is asked for each decision), [`Scripted`] (in
-//! process, for tests), [`rehearse`] (a server that plays a script over the real wires) and [`agent_runtime`] (what users
+//! process, for tests), [`rehearse`] (a server that plays a script over the real wires) [`cassette`] (record and replay) and [`agent_runtime`] (what users
 //! of rust-agent-runtime bring along). What is not: a clock of its own for retries, keys
 //! read from the environment, hidden retries, redirects, proxies.
 
 pub mod agent_runtime;
 mod body;
+pub mod cassette;
 mod classify;
 mod clip;
 mod endpoint;
@@ -20,6 +21,7 @@ pub mod ndjson;
 pub mod planner;
 pub mod presets;
 mod provider;
+mod rate_limits;
 pub mod rehearse;
 mod remote;
 mod retry;
@@ -32,6 +34,7 @@ pub use endpoint::{BaseUrl, BaseUrlError, PlainHttp};
 pub use failure::{Failure, FailureClass};
 pub use http::HttpClient;
 pub use provider::{Answer, BoxFuture, Dialogue, Discard, Invocation, Prelude, Provider, Sink};
+pub use rate_limits::{RateLimits, Window};
 pub use remote::{Remote, RemoteBuilder, RemoteError};
 pub use retry::{RetryPolicy, parse_retry_after};
 pub use scripted::{Record, Scripted};

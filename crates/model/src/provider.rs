@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use provost_core::transcript::{Assistant, Call, Message, Stop, ToolSpec, Usage};
 
-use crate::Failure;
+use crate::{Failure, RateLimits};
 
 /// A boxed future: it keeps the traits here dyn-compatible.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -111,6 +111,8 @@ pub struct Answer {
     pub ttft_ms: Option<u64>,
     /// The model that the vendor says answered; the one asked for when it does not say.
     pub model: String,
+    /// What the vendor said of its limits; empty where it said nothing.
+    pub rate_limits: RateLimits,
 }
 
 impl Answer {
@@ -133,6 +135,7 @@ impl Answer {
             latency_ms: 0,
             ttft_ms: None,
             model: "scripted".to_owned(),
+            rate_limits: RateLimits::default(),
         }
     }
 }

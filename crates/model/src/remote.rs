@@ -320,6 +320,7 @@ impl RemoteDialogue {
             latency_ms: millis(start),
             ttft_ms: reader.ttft_ms,
             model: decoded.model.unwrap_or_else(|| remote.options.model.clone()),
+            rate_limits: reply.rate_limits(remote.secret.as_ref()),
         })
     }
 }

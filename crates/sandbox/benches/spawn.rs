@@ -84,7 +84,7 @@ fn kinds(place: &Place, dir: &Path) -> Vec<Kind> {
         kinds.push(contained(name, rung, profile.clone(), place, Network::None));
     }
     kinds.push(contained("R3 with a network", Rung::R3, profile.clone(), place, Network::OneHost));
-    let staged = Profile { changes: Changes::Staged { direct: Vec::new() }, ..profile.clone() };
+    let staged = Profile { changes: Changes::Staged { direct: Vec::new(), copy: None }, ..profile.clone() };
     kinds.push(contained("R3 staged", Rung::R3, staged, place, Network::None));
     match image(dir) {
         Some(root) => {

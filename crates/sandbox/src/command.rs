@@ -32,7 +32,8 @@ pub struct Command {
     pub keep_head: usize,
     /// How many bytes of the end of the output are kept.
     pub keep_tail: usize,
-    /// Its network, where it has one; only from R3 on. It is served as long as the command runs.
+    /// Its network, where it has one and its containment can give one
+    /// ([`can_dial`](provost_core::containment::Receipt::can_dial)). It is served as long as the command runs.
     pub egress: Option<Egress>,
     /// An existing, empty folder for this command's record, outside of everything that the command can see.
     pub record_dir: PathBuf,

@@ -20,6 +20,7 @@
 //! `init/contain.rs` (what the command's process does to itself) and `init/mounts.rs` (what it sees).
 
 mod attack;
+mod broker;
 mod bytes;
 mod cache;
 mod command;
@@ -34,7 +35,9 @@ mod plan;
 mod probe;
 mod profile;
 mod record;
+mod reflink;
 mod remedy;
+mod running;
 mod sandbox;
 mod seccomp;
 mod selftest;
@@ -56,6 +59,7 @@ pub use probe::{Disabled, Fact, Probe};
 pub use profile::{Changes, ImageRoot, Profile, ProfileError, WorkspaceAccess};
 pub use record::{Captured, Ended, ExitRecord, Failure, Recovered, prepare_record, recover};
 pub use remedy::{Advice, advice};
+pub use running::{Chunk, Running, Wake};
 pub use sandbox::{Ran, RunError, RungChoice, Sandbox, Unavailable};
 pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
 pub use surroundings::Surroundings;

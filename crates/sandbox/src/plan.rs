@@ -21,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) landlock: Option<LandlockPlan>,
     /// The seccomp program, ready to load; empty where the rung has none.
     pub(crate) seccomp: Bytes,
+    /// Whether that program hands calls over to a broker.
+    pub(crate) brokered: bool,
     pub(crate) limits: Caps,
     /// What has to be enforced for each command.
     pub(crate) require: BTreeSet<Guarantee>,

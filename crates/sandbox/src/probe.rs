@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use serde::{Deserialize, Serialize};
 
 use crate::profile::ImageRoot;
@@ -71,6 +71,7 @@ pub(crate) mod fact {
     pub(crate) const PROCESSES: &str = "process-limit";
     pub(crate) const OVERLAY: &str = "overlay";
     pub(crate) const IMAGE: &str = "image-root";
+    pub(crate) const BROKER: &str = "seccomp-notify";
 }
 
 /// What R1 needs.
@@ -162,17 +163,20 @@ impl Probe {
                 (G::Net, Rung::R2) => has(fact::SECCOMP_NO_INET),
                 // Other processes can be seen in `/proc`; System V segments are shared.
                 (G::Processes | G::Ipc, Rung::R2) => false,
-                // Under R2 abstract sockets are out of reach from Landlock ABI 6 on, but paths are not: only Landlock
-                // ABI 9 or a broker could refuse those. Under R3 a path that is not shown cannot be reached.
-                (G::UnixSockets, Rung::R2) => false,
+                // Under R2 the broker is asked about each. Without it abstract ones are out of reach from Landlock ABI 6
+                // on, and paths are not. Under R3 a path that is not shown cannot be reached.
+                (G::UnixSockets, Rung::R2) => has(fact::BROKER),
                 (G::UnixSockets, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::NET]),
                 (G::Privileges, Rung::R2 | Rung::R3 | Rung::R4) => {
                     all(&[fact::NO_NEW_PRIVILEGES, fact::SECCOMP])
                 }
                 (G::FsWrite, Rung::R3 | Rung::R4) => all(&[fact::VIEW, fact::READ_ONLY]),
                 (G::FsRead | G::PrivateTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
-                (G::Staged | G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
-                (G::Staged | G::CapDisk, Rung::R2) => false,
+                // In a copy otherwise, which has no size of its own.
+                (G::Staged, Rung::R3 | Rung::R4) => has(fact::OVERLAY) || has(fact::VIEW),
+                (G::Staged, Rung::R2) => has(fact::LANDLOCK_WRITE),
+                (G::CapDisk, Rung::R3 | Rung::R4) => has(fact::OVERLAY),
+                (G::CapDisk, Rung::R2) => false,
                 // Landlock's rights reach downwards: where a lock can be made and moved over the index, one can be moved
                 // over the configuration.
                 (G::GitCommit, Rung::R2) => false,
@@ -193,6 +197,11 @@ impl Probe {
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
             image: None,
+            staged: match rung {
+                Rung::R0 | Rung::R1 => None,
+                Rung::R3 | Rung::R4 if has(fact::OVERLAY) => Some(StagedBy::Overlay),
+                Rung::R2 | Rung::R3 | Rung::R4 => Some(StagedBy::Copy),
+            },
         }
     }
 
@@ -266,8 +275,8 @@ fn guarantee_of_r2(guarantee: Guarantee) -> bool {
         G::KillTree
             | G::Processes
             | G::Ipc
-            | G::UnixSockets
             | G::GitCommit
+            | G::CapDisk
             | G::CapTmp
             | G::CapCpu
             | G::CapMemory

@@ -27,11 +27,16 @@ pub enum Changes {
     /// They are there at once.
     Direct,
     /// They gather in a layer over the workspace, which stays as it is; see [`crate::Sandbox::run_staged`]. The layer
-    /// lies in memory and is as large as [`Caps::limit`] says of [`Cap::Disk`](provost_core::caps::Cap::Disk).
+    /// lies in memory and is as large as [`Caps::limit`] says of [`Cap::Disk`](provost_core::caps::Cap::Disk). Which of
+    /// the two it is says [`Receipt::staged`](provost_core::containment::Receipt::staged).
     Staged {
         /// Folders inside the workspace that are changed at once all the same, such as a `target`: what is built there
         /// serves the next command. Absent ones, and names that a link leads to or away from, are not.
         direct: Vec<PathBuf>,
+        /// Where no layer is to be had: a folder outside of the workspace that the caller fills with a copy of it before
+        /// each command, with something in the place of what is changed at once and of each `.git` folder that is
+        /// protected. R3 shows it in the workspace's place; under R2 commands run in it. Without one, such a host refuses.
+        copy: Option<PathBuf>,
     },
 }
 
@@ -40,7 +45,17 @@ impl Changes {
     pub(crate) fn staged(&self) -> Option<&[PathBuf]> {
         match self {
             Self::Direct => None,
-            Self::Staged { direct } => Some(direct),
+            Self::Staged { direct, .. } => Some(direct),
+        }
+    }
+}
+
+impl Changes {
+    /// The folder that a copy of the workspace lies in, where one is to be used.
+    pub(crate) fn copy(&self) -> Option<&Path> {
+        match self {
+            Self::Staged { copy, .. } => copy.as_deref(),
+            Self::Direct => None,
         }
     }
 }

@@ -49,8 +49,8 @@ pub enum Ended {
 
 /// Standard output and standard error together, in the order in which they arrived.
 ///
-/// When `total` is at most `head.len() + tail.len()`, the two in sequence are the whole output; otherwise
-/// `total - head.len() - tail.len()` bytes between them were dropped.
+/// It begins at byte `from`: what was before that was taken while the command ran. When `total - from` is at most
+/// `head.len() + tail.len()`, the two in sequence are all the rest; otherwise the bytes between them were dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Captured {
     /// The first bytes, at most [`crate::Command::keep_head`] of them.
@@ -59,6 +59,9 @@ pub struct Captured {
     /// The last bytes after `head`, at most [`crate::Command::keep_tail`] of them.
     #[serde(with = "as_base64")]
     pub tail: Vec<u8>,
+    /// How many bytes were taken while it ran ([`crate::Running::ask_for_output`]).
+    #[serde(default)]
+    pub from: u64,
     /// How many bytes were written in all.
     pub total: u64,
     /// SHA-256 of all of them, in lower-case hexadecimal.
@@ -68,7 +71,7 @@ pub struct Captured {
 impl Captured {
     /// How many bytes between `head` and `tail` were dropped.
     pub fn dropped(&self) -> u64 {
-        self.total.saturating_sub((self.head.len() + self.tail.len()) as u64)
+        self.total.saturating_sub(self.from).saturating_sub((self.head.len() + self.tail.len()) as u64)
     }
 }
 

@@ -54,6 +54,11 @@ fn costs(name: &str) -> String {
     }
     match name {
         fact::LANDLOCK_SIBLINGS => "`protected` under R2 needs it".to_owned(),
+        fact::BROKER => {
+            "`unix-sockets` under R2, and a network of named hosts there, need it: unix sockets are open by path, and the \
+             network is closed altogether"
+                .to_owned()
+        }
         fact::FILE_SIZE => "`cap-file-size` needs it".to_owned(),
         fact::OPEN_FILES => "`cap-open-files` needs it".to_owned(),
         fact::OVERLAY => "staged changes and a cap on the disk need it".to_owned(),

@@ -5,13 +5,15 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::broker::Broker;
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
 use crate::egress::{self, Egress, Role, Server};
@@ -21,9 +23,11 @@ use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
 use crate::profile::{Changes, MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
 use crate::record::{self, ExitRecord, Failure, Recovered};
+use crate::running::{Running, Shared, Wake};
+use crate::seccomp::Sockets;
 use crate::sys::Step;
 use crate::wire::{self, Report};
-use crate::{entry, seccomp, view};
+use crate::{broker, entry, init, reflink, seccomp, view};
 
 /// Which rungs are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +111,7 @@ impl Sandbox {
     ///
     /// [`Unavailable::Rung`] when the probe did not establish an acceptable rung, [`Unavailable::Required`] when the rung
     /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
-    pub fn new(probe: &Probe, profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
+    pub fn new(probe: &Probe, mut profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
         let strongest = probe.strongest_for(profile.image.as_ref());
         let (asked, rung) = match rungs {
@@ -144,7 +148,13 @@ impl Sandbox {
                 receipt.guarantees.remove(&guarantee);
             }
         }
-        check_staging(&profile, &workspace, rung, &mut receipt)?;
+        receipt.staged = staged_by(probe, &profile, &workspace, rung)?;
+        tell_staging(&mut receipt);
+        if let (Some(StagedBy::Overlay), Changes::Staged { copy, .. }) =
+            (receipt.staged, &mut profile.changes)
+        {
+            *copy = None;
+        }
         let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
         let missing: Vec<String> =
             not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
@@ -152,20 +162,39 @@ impl Sandbox {
             return Err(Unavailable::Required { rung, missing });
         }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
+        let sockets = match rung {
+            Rung::R0 | Rung::R1 => None,
+            // The probe has seen the broker at work, or it is not there.
+            Rung::R2 if receipt.can_dial() => Some(Sockets::Brokered),
+            Rung::R2 => Some(Sockets::UnixOnly),
+            Rung::R3 | Rung::R4 => Some(Sockets::Namespace),
+        };
         let plan = Plan {
             require: profile.require.clone(),
             rung,
             receipt: receipt.clone(),
             view: (rung >= Rung::R3).then(|| view::view(&profile, &workspace)),
-            landlock: probe.landlock_abi.and_then(|abi| landlock_plan(abi, rung, &profile, &workspace)),
-            seccomp: Bytes(if rung >= Rung::R2 { seccomp::program(rung >= Rung::R3) } else { Vec::new() }),
+            landlock: probe.landlock_abi.and_then(|abi| match profile.changes.copy() {
+                Some(copy) if rung == Rung::R2 => {
+                    landlock_plan(abi, rung, &in_copy(&profile, &workspace), copy)
+                }
+                _ => landlock_plan(abi, rung, &profile, &workspace),
+            }),
+            seccomp: Bytes(sockets.map_or_else(Vec::new, seccomp::program)),
+            brokered: sockets == Some(Sockets::Brokered),
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = SYSTEM.iter().map(PathBuf::from);
+        let copy = profile.changes.copy().map(Path::to_owned);
+        let workspace = match &copy {
+            Some(copy) if rung == Rung::R2 => copy.clone(),
+            _ => workspace,
+        };
         let seen = profile
             .readable
             .iter()
+            .chain(copy.as_ref())
             .chain(&profile.private)
             .chain(&profile.writable)
             .chain(profile.git.as_ref().map(|git| &git.folder))
@@ -204,9 +233,10 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// As of [`run`](Self::run). [`RunError::NotStarted`] with the step `overlay` where changes are not staged.
+    /// As of [`run`](Self::run). [`RunError::NotStarted`] with the step `overlay` where changes are not staged by a layer:
+    /// those that gather in a copy are looked for there after a [`run`](Self::run).
     pub fn run_staged(&self, command: &Command, cancel: &Cancel) -> Result<Ran, RunError> {
-        if !matches!(self.profile.changes, Changes::Staged { .. }) {
+        if self.receipt.staged != Some(StagedBy::Overlay) {
             return Err(Failure::new("overlay", libc::EINVAL, "this sandbox does not stage changes").into());
         }
         match self.run_with_layer(command, cancel)? {
@@ -215,36 +245,58 @@ impl Sandbox {
         }
     }
 
+    /// Starts a command and comes back as soon as it runs; `wake` is called when something happens to it. Blocks the
+    /// calling thread until then. Only where changes are not staged: its layer would be seen by nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::NotStarted`] names the set-up step that failed: the command has not run.
+    pub fn start(&self, command: &Command, wake: Wake) -> Result<Running, RunError> {
+        if self.profile.changes != Changes::Direct {
+            return Err(Failure::new("overlay", libc::EINVAL, "this sandbox stages changes").into());
+        }
+        let cancel = Cancel::new().map_err(|error| failure("eventfd", &error))?;
+        let shared = Arc::new(Shared::new(wake)?);
+        let control = self.launch(command)?;
+        let listener =
+            (shared.clone(), cancel.clone(), command.egress.clone(), self.profile.clone(), self.rung);
+        let record_dir = command.record_dir.clone();
+        std::thread::Builder::new()
+            .name("provost-running".to_owned())
+            .spawn(move || {
+                let (shared, cancel, egress, profile, rung) = listener;
+                let network = Network::of(egress.as_ref(), &profile, rung);
+                let (outcome, _) = attend(&control, &cancel, network, &record_dir, Some(&shared));
+                shared.end(outcome);
+            })
+            .map_err(|error| failure("thread", &error))?;
+        let running = Running::new(shared, cancel);
+        running.has_started()?;
+        Ok(running)
+    }
+
     fn run_with_layer(
         &self,
         command: &Command,
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
+        let control = self.launch(command)?;
+        let network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
+        let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
+        outcome.map(|record| (record, layer))
+    }
+
+    /// Has a supervisor start a command, and gives this side's end of its control socket.
+    fn launch(&self, command: &Command) -> Result<OwnedFd, Failure> {
         let order = self.order(command)?;
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
-        let control = self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())?;
-        let mut network = Network::of(command.egress.as_ref(), self.rung);
-        let (told, layer) = follow(&control, cancel, &mut network);
-        let unserved = network.close();
-        // Its end of the socket closes when it is gone.
-        while wire::receive(&control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
-        match (record::read(&command.record_dir), told) {
-            (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
-            (Ok(Recovered::Finished(record)), _) => Ok((*record, layer)),
-            (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
-            (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
-                "it could not be written: {}",
-                io::Error::from_raw_os_error(errno)
-            ))),
-            (Err(error), _) => Err(RunError::Unknown(error.to_string())),
-            (Ok(_), _) => Err(RunError::Unknown("its supervisor is gone".to_owned())),
-        }
+        self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())
     }
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {
         let bytes = |text: &OsStr| Bytes(text.as_bytes().to_vec());
-        if command.egress.is_some() && self.rung < egress::AT_LEAST {
+        if command.egress.is_some() && !self.receipt.can_dial() {
             return Err(Failure::new("egress", libc::EOPNOTSUPP, self.rung.to_string()));
         }
         let program = command.argv.first().ok_or_else(|| Failure::new("argv", libc::EINVAL, "is empty"))?;
@@ -259,6 +311,10 @@ impl Sandbox {
             }
             Ok(Bytes([name.as_bytes(), b"=", value.as_bytes()].concat()))
         });
+        let (asks, how) = egress::ASK_OVER_TCP;
+        let over_tcp = command.egress.is_some() && self.rung == Rung::R2;
+        let over_tcp = over_tcp && !command.env.contains_key(OsStr::new(asks));
+        let over_tcp = over_tcp.then(|| Ok(Bytes(format!("{asks}={how}").into_bytes())));
         let path =
             command.env.get(OsStr::new("PATH")).map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
         let candidates = if let Some(decided) = &command.program {
@@ -275,7 +331,7 @@ impl Sandbox {
         };
         Ok(Order {
             argv: command.argv.iter().map(|argument| bytes(argument)).collect(),
-            env: env.collect::<Result<_, _>>()?,
+            env: env.chain(over_tcp).collect::<Result<_, _>>()?,
             cwd: command.cwd.as_path().into(),
             candidates,
             wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
@@ -317,32 +373,102 @@ pub struct Ran {
     pub layer: OwnedFd,
 }
 
-/// Refuses to stage where it cannot be done, and says in the receipt what holds.
-fn check_staging(
+/// By what changes are staged, where they are to be; refuses where it cannot be done.
+fn staged_by(
+    probe: &Probe,
     profile: &Profile,
     workspace: &Path,
     rung: Rung,
-    receipt: &mut Receipt,
-) -> Result<(), Unavailable> {
-    if profile.changes == Changes::Direct {
-        receipt.guarantees.remove(&Guarantee::Staged);
-        if let Some(cap) = receipt.guarantees.get_mut(&Guarantee::CapDisk) {
-            *cap = Strength::Absent;
-        }
-        return Ok(());
-    }
+) -> Result<Option<StagedBy>, Unavailable> {
+    let Changes::Staged { copy, .. } = &profile.changes else { return Ok(None) };
     let refuse = |why: String| Err(Unavailable::Staging { workspace: workspace.to_owned(), why });
-    if rung < Rung::R3 {
-        return refuse(format!("it takes an overlay, and {rung} has none"));
+    if rung < Rung::R2 {
+        return refuse(format!("{rung} does not keep commands from the workspace"));
     }
-    // Whatever the probe saw in its own folder: it depends on the file system below, and on what is mounted there.
-    let fact = crate::probe::overlay_over(workspace);
-    if !fact.holds {
-        return refuse(fact.detail);
+    let why = if rung < Rung::R3 {
+        format!("it takes an overlay, and {rung} has none")
+    } else if !probe.receipt(rung).enforces(Guarantee::CapDisk) {
+        "it takes an overlay, and this host has none".to_owned()
+    } else {
+        // Whatever the probe saw in its own folder: it depends on the file system below, and on what is mounted there.
+        let fact = crate::probe::overlay_over(workspace);
+        if fact.holds {
+            return Ok(Some(StagedBy::Overlay));
+        }
+        fact.detail
+    };
+    match copy {
+        Some(folder) if folder.starts_with(workspace) || workspace.starts_with(folder) => {
+            refuse(format!("{why}; and a copy cannot lie in it or hold it"))
+        }
+        Some(folder) if reflink::shares(workspace, folder) => Ok(Some(StagedBy::Reflink)),
+        Some(_) => Ok(Some(StagedBy::Copy)),
+        None => refuse(why),
     }
-    receipt.guarantees.insert(Guarantee::Staged, Strength::Enforced);
-    receipt.guarantees.insert(Guarantee::CapDisk, Strength::Enforced);
-    Ok(())
+}
+
+/// What holds of changes that are staged so: a layer has a size, a copy takes what the disk has.
+fn tell_staging(receipt: &mut Receipt) {
+    let cap = match receipt.staged {
+        None => {
+            receipt.guarantees.remove(&Guarantee::Staged);
+            Strength::Absent
+        }
+        Some(by) => {
+            receipt.guarantees.insert(Guarantee::Staged, Strength::Enforced);
+            if by.is_copy() { Strength::Absent } else { Strength::Enforced }
+        }
+    };
+    if receipt.staged == Some(StagedBy::Overlay) {
+        receipt.guarantees.insert(Guarantee::CapDisk, cap);
+    } else if let Some(held) = receipt.guarantees.get_mut(&Guarantee::CapDisk) {
+        *held = cap;
+    }
+}
+
+/// What a command may see that runs in a copy of the workspace, at the copy's own path. Nothing in there is protected: what
+/// becomes of it is decided on when it has ended. Hidden files are not in it.
+fn in_copy(profile: &Profile, workspace: &Path) -> Profile {
+    let mut profile = profile.clone();
+    let real = |path: &PathBuf| path.canonicalize().is_ok_and(|real| real.starts_with(workspace));
+    let direct: Vec<PathBuf> =
+        profile.changes.staged().unwrap_or_default().iter().filter(|path| real(path)).cloned().collect();
+    if profile.workspace_access == WorkspaceAccess::Writable {
+        profile.writable.extend(direct);
+    } else {
+        profile.readable.extend(direct);
+    }
+    let is_history = |path: &&PathBuf| path.file_name().is_some_and(|name| name == ".git") && path.is_dir();
+    profile.readable.extend(profile.protected.iter().filter(is_history).cloned());
+    profile.protected.clear();
+    profile.hidden.clear();
+    profile
+}
+
+/// Attends to a command until its supervisor is gone, and reads what that left.
+fn attend(
+    control: &OwnedFd,
+    cancel: &Cancel,
+    mut network: Network<'_>,
+    record_dir: &Path,
+    running: Option<&Shared>,
+) -> (Result<ExitRecord, RunError>, Option<OwnedFd>) {
+    let (told, layer) = follow(control, cancel, &mut network, running);
+    let unserved = network.close();
+    // Its end of the socket closes when it is gone.
+    while wire::receive(control, RecvFlags::empty()).is_ok_and(|(packet, _)| !packet.is_empty()) {}
+    let outcome = match (record::read(record_dir), told) {
+        (_, Some(Report::Failed(failure))) => Err(unserved.unwrap_or(failure).into()),
+        (Ok(Recovered::Finished(record)), _) => Ok(*record),
+        (Ok(Recovered::NotStarted(failure)), None) => Err(failure.into()),
+        (_, Some(Report::RecordLost { errno })) => Err(RunError::Unknown(format!(
+            "it could not be written: {}",
+            io::Error::from_raw_os_error(errno)
+        ))),
+        (Err(error), _) => Err(RunError::Unknown(error.to_string())),
+        (Ok(_), _) => Err(RunError::Unknown("its supervisor is gone".to_owned())),
+    };
+    (outcome, layer)
 }
 
 /// Listens to the supervisor until it is done or gone, passing a cancellation on. Also gives the layer, where one comes.
@@ -350,11 +476,13 @@ fn follow(
     control: &OwnedFd,
     cancel: &Cancel,
     network: &mut Network<'_>,
+    running: Option<&Shared>,
 ) -> (Option<Report>, Option<OwnedFd>) {
     let mut cancelled = false;
     let mut layer = None;
     loop {
         let mut ready = vec![PollFd::new(control, PollFlags::IN)];
+        ready.extend(running.map(|running| PollFd::new(running, PollFlags::IN)));
         if !cancelled {
             ready.push(PollFd::new(cancel, PollFlags::IN));
         }
@@ -363,14 +491,35 @@ fn follow(
             Err(Errno::INTR) => continue,
             Err(_) => return (None, layer),
         }
-        let (from_supervisor, cancel_now) =
-            (!ready[0].revents().is_empty(), ready.get(1).is_some_and(|fd| !fd.revents().is_empty()));
+        let is_ready = |at: usize| ready.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        let behind = usize::from(running.is_some());
+        let (from_supervisor, cancel_now) = (is_ready(0), is_ready(1 + behind));
+        if let Some(running) = running.filter(|_| is_ready(1)) {
+            for want in running.wants() {
+                // One that is gone is noticed below.
+                let _ = wire::send(control, &[want], &[]);
+            }
+        }
         if from_supervisor {
             match wire::next_with(control) {
                 Some((Report::Layer, mut descriptors)) => layer = descriptors.pop(),
-                Some((Report::Started | Report::Ready { .. } | Report::Fact(_), _)) => {}
+                Some((Report::Started, _)) => drop(running.map(Shared::started)),
+                Some((Report::Wrote, _)) => drop(running.map(Shared::wrote)),
+                Some((Report::Output, files)) => {
+                    let part = files.first().and_then(|file| init::read_all(file.as_fd()).ok());
+                    let part = part.and_then(|text| serde_json::from_slice(&text).ok());
+                    if let Some(running) = running {
+                        running.output(part);
+                    }
+                }
+                Some((Report::Ready { .. } | Report::Fact(_), _)) => {}
                 Some((Report::Listening { roles }, sockets)) => {
                     if network.serve(roles, sockets).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
+                Some((Report::Brokered, descriptors)) => {
+                    if network.broker(descriptors).is_err() {
                         let _ = wire::send(control, &[wire::CANCEL], &[]);
                     }
                 }
@@ -384,17 +533,40 @@ fn follow(
     }
 }
 
-/// A command's network, from the moment that its listeners come out to the moment that it is over.
+/// A command's sockets, from the moment that its listeners come out to the moment that it is over.
 struct Network<'run> {
     egress: Option<&'run Egress>,
+    profile: &'run Profile,
     rung: Rung,
     server: Option<Server>,
+    broker: Option<Broker>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
-    fn of(egress: Option<&'run Egress>, rung: Rung) -> Self {
-        Self { egress, rung, server: None, failed: None }
+    fn of(egress: Option<&'run Egress>, profile: &'run Profile, rung: Rung) -> Self {
+        Self { egress, profile, rung, server: None, broker: None, failed: None }
+    }
+
+    /// Answers what its filter asks. A command whose broker cannot be started is not let go, or is ended.
+    fn broker(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), ()> {
+        let profile = self.profile;
+        let started = || -> io::Result<Broker> {
+            let mut descriptors = descriptors.into_iter();
+            let listener = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
+            let workspace = broker::folder(&profile.workspace)?;
+            let folders = descriptors.chain([workspace]).collect();
+            let hidden = profile.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+            Broker::start(listener, folders, hidden, self.egress)
+        };
+        match started() {
+            Ok(broker) => self.broker = Some(broker),
+            Err(error) => {
+                self.failed = Some(failure("seccomp-notify", &error));
+                return Err(());
+            }
+        }
+        Ok(())
     }
 
     /// Serves the listeners. A command whose network cannot be served is not let go, or is ended.
@@ -417,7 +589,7 @@ impl<'run> Network<'run> {
 
     /// Ends every connection, and says what kept the network from being served.
     fn close(self) -> Option<Failure> {
-        drop(self.server);
+        drop((self.server, self.broker));
         self.failed
     }
 }

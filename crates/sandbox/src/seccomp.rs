@@ -1,4 +1,4 @@
-//! The seccomp program: a deny-list in classic BPF, made once per sandbox.
+//! The seccomp program: a deny-list in classic BPF, made once per sandbox; under R2 it also hands calls over to the broker.
 //!
 //! Socket *creation* is filtered, never `sendto`, `bind` or `setsockopt`: filtering those is what breaks asyncio,
 //! Node's `spawnSync` and Chromium. `clone3` and `openat2` carry their flags behind a pointer that no filter can
@@ -12,9 +12,12 @@ const JUMP_EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
 const JUMP_AT_LEAST: u16 = 0x35; // BPF_JMP | BPF_JGE | BPF_K
 const JUMP_ANY_BIT: u16 = 0x45; // BPF_JMP | BPF_JSET | BPF_K
 const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+const MASK: u16 = 0x54; // BPF_ALU | BPF_AND | BPF_K
 
 const ALLOW: u32 = 0x7fff_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
+/// The call waits until a broker has answered it.
+const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: u32 = 0xC000_003E;
@@ -99,11 +102,21 @@ const NOT_THERE: &[c_long] = &[
     libc::SYS_io_uring_register,
 ];
 
+/// Which sockets there are to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// Internet and unix sockets: R3, whose network namespace has only its own loopback.
+    Namespace,
+    /// Unix sockets, which connect where they like: R2 where nobody can be asked.
+    UnixOnly,
+    /// Those that a broker makes and connects: R2.
+    Brokered,
+}
+
 /// The program as an array of `sock_filter`, in this machine's byte order.
 ///
-/// `inet` allows internet sockets (R3, whose network namespace has only its own loopback); without it, and without a
-/// pid namespace, this is R2's program.
-pub(crate) fn program(inet: bool) -> Vec<u8> {
+/// Without [`Sockets::Namespace`], and so without a pid namespace, this is R2's program.
+pub(crate) fn program(sockets: Sockets) -> Vec<u8> {
     let mut bpf = Assembler::default();
     bpf.push(LOAD, 0, 0, 4);
     bpf.push(JUMP_EQUAL, 1, 0, ARCH);
@@ -117,7 +130,7 @@ pub(crate) fn program(inet: bool) -> Vec<u8> {
     for number in REFUSED {
         bpf.when(*number, &[(RETURN, 0, 0, refuse(libc::EPERM))]);
     }
-    if !inet {
+    if sockets != Sockets::Namespace {
         for number in REFUSED_WITHOUT_PID_NAMESPACE {
             bpf.when(*number, &[(RETURN, 0, 0, refuse(libc::EPERM))]);
         }
@@ -156,16 +169,19 @@ pub(crate) fn program(inet: bool) -> Vec<u8> {
             (RETURN, 0, 0, ALLOW),
         ],
     );
-    bpf.when(libc::SYS_socket, &sockets(inet));
+    match sockets {
+        Sockets::Namespace => bpf.when(libc::SYS_socket, &families(ALLOW)),
+        Sockets::UnixOnly => bpf.when(libc::SYS_socket, &families(refuse(libc::EACCES))),
+        Sockets::Brokered => bpf.broker(),
+    }
     bpf.push(RETURN, 0, 0, ALLOW);
     bpf.bytes
 }
 
 type Instruction = (u16, u8, u8, u32);
 
-/// Unix sockets, routing netlink, and internet sockets where allowed; nothing else (vsock, packet, Bluetooth, ...).
-fn sockets(inet: bool) -> [Instruction; 11] {
-    let on_inet = if inet { ALLOW } else { refuse(libc::EACCES) };
+/// Unix sockets, routing netlink, and internet sockets as said; nothing else (vsock, packet, Bluetooth, ...).
+fn families(on_inet: u32) -> [Instruction; 11] {
     [
         (LOAD, 0, 0, argument(0)),
         (JUMP_EQUAL, 0, 1, libc::AF_UNIX as u32),
@@ -208,6 +224,65 @@ impl Assembler {
         self.push(JUMP_EQUAL, 0, block.len() as u8, number as u32);
         for (code, on_true, on_false, k) in block {
             self.push(*code, *on_true, *on_false, *k);
+        }
+    }
+
+    /// Sockets that cannot get anywhere without the broker, so that `sendto` and its like need not be asked about:
+    /// `connect` waits for it, TCP sockets are of its making (`broker/pairs.rs`), and unix datagram sockets, which send to
+    /// an address without being connected, are not to be had, neither alone nor in pairs.
+    fn broker(&mut self) {
+        const KIND: u32 = 0xf;
+        let (denied, no_such) = (refuse(libc::EACCES), refuse(libc::EAFNOSUPPORT));
+        self.when(
+            libc::SYS_socket,
+            &[
+                (LOAD, 0, 0, argument(0)),
+                (JUMP_EQUAL, 12, 0, libc::AF_UNIX as u32),
+                (JUMP_EQUAL, 1, 0, libc::AF_INET as u32),
+                (JUMP_EQUAL, 0, 7, libc::AF_INET6 as u32),
+                (LOAD, 0, 0, argument(1)),
+                (MASK, 0, 0, KIND),
+                (JUMP_EQUAL, 0, 13, libc::SOCK_STREAM as u32),
+                (LOAD, 0, 0, argument(2)),
+                (JUMP_EQUAL, 1, 0, 0),
+                (JUMP_EQUAL, 0, 10, libc::IPPROTO_TCP as u32),
+                (RETURN, 0, 0, ASK),
+                (JUMP_EQUAL, 0, 7, libc::AF_NETLINK as u32),
+                (LOAD, 0, 0, argument(2)),
+                (JUMP_EQUAL, 4, 5, libc::NETLINK_ROUTE as u32),
+                // A raw unix socket is one for datagrams.
+                (LOAD, 0, 0, argument(1)),
+                (MASK, 0, 0, KIND),
+                (JUMP_EQUAL, 1, 0, libc::SOCK_STREAM as u32),
+                (JUMP_EQUAL, 0, 2, libc::SOCK_SEQPACKET as u32),
+                (RETURN, 0, 0, ALLOW),
+                (RETURN, 0, 0, no_such),
+                (RETURN, 0, 0, denied),
+            ],
+        );
+        self.when(
+            libc::SYS_socketpair,
+            &[
+                (LOAD, 0, 0, argument(1)),
+                (MASK, 0, 0, KIND),
+                (JUMP_EQUAL, 1, 0, libc::SOCK_STREAM as u32),
+                (JUMP_EQUAL, 0, 1, libc::SOCK_SEQPACKET as u32),
+                (RETURN, 0, 0, ALLOW),
+                (RETURN, 0, 0, denied),
+            ],
+        );
+        self.when(libc::SYS_connect, &[(RETURN, 0, 0, ASK)]);
+        // Connects a TCP socket by sending. Those of the broker are connected already, and this is a second lock.
+        for (number, flags) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
+            self.when(
+                number,
+                &[
+                    (LOAD, 0, 0, argument(flags)),
+                    (JUMP_ANY_BIT, 0, 1, libc::MSG_FASTOPEN as u32),
+                    (RETURN, 0, 0, refuse(libc::EOPNOTSUPP)),
+                    (RETURN, 0, 0, ALLOW),
+                ],
+            );
         }
     }
 

@@ -11,14 +11,16 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use provost_core::containment::{Guarantee, Receipt, Rung};
+use provost_core::policy::{Effect, Layer, Policy, Preset};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
-use crate::attack::{self, Attack, Control, Judge, Promised, Scene, Sighting};
+use crate::attack::{self, Attack, Control, Judge, Needs, Promised, Scene, Sighting};
+use crate::egress::{Egress, HostDecision, NotRecorded, Record};
 use crate::sandbox::{RungChoice, Sandbox, Unavailable};
 use crate::tended::{Ends, Program, Tended};
 use crate::{Cancel, Command, Disabled, Ended, HOME, Probe, sys};
@@ -31,6 +33,8 @@ const SHORT: Duration = Duration::from_millis(400);
 const GRACE: Duration = Duration::from_millis(2_000);
 /// Attacks that are under way at the same time.
 const WORKERS: usize = 3;
+/// A host that attacks may dial and that nobody is: the name is set aside for that.
+const SOME_HOST: &str = "net host.invalid:443";
 /// Attacks that load the machine, beside those.
 const HEAVY_WORKERS: usize = 2;
 
@@ -311,7 +315,7 @@ impl Bench {
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
             program: None,
-            egress: None,
+            egress: (attack.needs == Needs::Hosts && self.receipt.can_dial()).then(some_host).transpose()?,
             record_dir: scene.beside("records"),
         };
         let cancel = Cancel::new()?;
@@ -459,6 +463,21 @@ fn observe(
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// What attacks dial is put on no record.
+struct Unrecorded;
+
+impl Record for Unrecorded {
+    fn record(&self, _: HostDecision) -> Result<(), NotRecorded> {
+        Ok(())
+    }
+}
+
+/// A network of one host.
+fn some_host() -> io::Result<Egress> {
+    let layer = Layer::named("self-test").rule(Effect::Allow, SOME_HOST).map_err(io::Error::other)?;
+    Ok(Egress::new(Policy::preset(Preset::Workspace).with(layer).into(), Arc::new(Unrecorded)))
 }
 
 /// The last thing that an attack said, for people.

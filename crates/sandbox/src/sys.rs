@@ -222,6 +222,21 @@ pub(crate) fn usage_of_children() -> Usage {
 
 /// Loads a seccomp program (an array of `sock_filter`) for good. Needs no-new-privileges.
 pub(crate) fn load_filter(program: &[u8]) -> Result<(), Errno> {
+    set_filter(program, 0).map(drop)
+}
+
+/// Loads a seccomp program that hands calls over, and gives the descriptor where they wait. It is closed on exec.
+pub(crate) fn load_filter_with_listener(program: &[u8]) -> Result<OwnedFd, Errno> {
+    let listener = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    // With it a call that was taken is interrupted by nothing but death (Linux 5.19). Without it a signal makes the
+    // call again, which whoever answers has to bear.
+    match set_filter(program, listener | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) {
+        Err(Errno::INVAL) => owned(set_filter(program, listener)?),
+        other => owned(other?),
+    }
+}
+
+fn set_filter(program: &[u8], flags: libc::c_ulong) -> Result<libc::c_long, Errno> {
     let count = u16::try_from(program.len() / size_of::<libc::sock_filter>()).map_err(|_| Errno::TOOBIG)?;
     let mut filter = Vec::with_capacity(count.into());
     for instruction in program.as_chunks::<8>().0 {
@@ -231,9 +246,8 @@ pub(crate) fn load_filter(program: &[u8]) -> Result<(), Errno> {
     let program = libc::sock_fprog { len: count, filter: filter.as_mut_ptr() };
     // SAFETY: the program points at `count` live instructions; the kernel copies and verifies them.
     check(unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0usize, &raw const program)
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program)
     })
-    .map(drop)
 }
 
 /// Drops every capability, and the means to get one back.
@@ -373,7 +387,7 @@ pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, follow: bool) -> R
 }
 
 /// `openat2` may ask to be tried again when a rename ran at the same time.
-fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 0..64 {
         match call() {
             Err(Errno::AGAIN | Errno::INTR) => {}

@@ -96,6 +96,12 @@ pub fn toolchain_reads(path_var: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
                 add(root);
             }
         }
+        // pyenv, rbenv and asdf keep there what starts the real program of theirs, beside the folder.
+        if folder.file_name().is_some_and(|name| name == "shims")
+            && let Some(root) = folder.parent()
+        {
+            add(root.to_owned());
+        }
         add(folder);
     }
     if let Some(home) = home {

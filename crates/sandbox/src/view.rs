@@ -51,6 +51,8 @@ pub(crate) enum ViewStep {
     Bind { path: Bytes, writable: bool, required: bool },
     /// The workspace under a layer that the driver gets.
     Staged { path: Bytes, writable: bool },
+    /// The workspace's place, with a copy of it.
+    Copied { path: Bytes, from: Bytes, writable: bool },
     /// A folder of the host under a layer that nobody gets.
     Private { path: Bytes },
     /// The private `/tmp`.
@@ -123,6 +125,13 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
         let path_bytes = path.as_path().into();
         (depth(path), ViewStep::Bind { path: path_bytes, writable: true, required: false })
     }));
+    // The history is not copied: it is shown as it is, and is protected.
+    let is_history = |path: &&PathBuf| path.file_name().is_some_and(|name| name == ".git") && path.is_dir();
+    let histories = profile.protected.iter().filter(is_history).filter(|_| profile.changes.copy().is_some());
+    steps.extend(histories.filter(real).map(|path| {
+        let path_bytes = path.as_path().into();
+        (depth(path), ViewStep::Bind { path: path_bytes, writable: false, required: false })
+    }));
     steps.push((1, ViewStep::Tmp));
     steps.extend(
         links.into_iter().map(|(path, target)| {
@@ -164,7 +173,10 @@ fn step(path: &Path, access: Access, profile: &Profile) -> ViewStep {
         (Access::Read, _) => ViewStep::Bind { path, writable: false, required: false },
         (Access::Private, _) => ViewStep::Private { path },
         (Access::Write, _) => ViewStep::Bind { path, writable: true, required: false },
-        (Access::Workspace, Changes::Staged { .. }) => ViewStep::Staged { path, writable },
+        (Access::Workspace, Changes::Staged { copy: Some(from), .. }) => {
+            ViewStep::Copied { path, from: from.as_path().into(), writable }
+        }
+        (Access::Workspace, Changes::Staged { copy: None, .. }) => ViewStep::Staged { path, writable },
         (Access::Workspace, Changes::Direct) => ViewStep::Bind { path, writable, required: true },
     }
 }

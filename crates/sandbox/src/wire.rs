@@ -23,6 +23,10 @@ pub(crate) const TEND: u8 = b'T';
 pub(crate) const PROBE: u8 = b'P';
 /// Driver to supervisor: kill the command.
 pub(crate) const CANCEL: u8 = b'C';
+/// Driver to supervisor: give what the command wrote since this was last asked.
+pub(crate) const TAKE: u8 = b'O';
+/// Driver to supervisor: say so as soon as there is something to be taken.
+pub(crate) const NOTICE: u8 = b'N';
 
 /// Most descriptors of one packet.
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
@@ -42,10 +46,16 @@ pub(crate) enum Report {
         /// What each is for.
         roles: Vec<crate::egress::Role>,
     },
+    /// Where the calls wait that a broker answers; from the supervisor with the command's temp folder behind it.
+    Brokered,
     /// A step failed; the command has not run.
     Failed(Failure),
     /// The command runs.
     Started,
+    /// There is output to be taken.
+    Wrote,
+    /// A part of the command's output, as JSON in the file that comes with it.
+    Output,
     /// The record is complete.
     Finished,
     /// The command ran, and its record could not be written.
@@ -115,8 +125,18 @@ pub(crate) fn report(socket: impl AsFd, report: &Report) -> bool {
 
 /// Sends a report with descriptors, at most [`MOST_DESCRIPTORS`].
 pub(crate) fn report_with(socket: impl AsFd, report: &Report, descriptors: &[BorrowedFd<'_>]) -> bool {
+    try_report(socket, report, descriptors).is_ok()
+}
+
+/// Sends a report with descriptors that its sender cannot do without.
+pub(crate) fn try_report(
+    socket: impl AsFd,
+    report: &Report,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
     // Serialising a closed enum of strings and numbers does not fail.
-    serde_json::to_vec(report).is_ok_and(|bytes| send(socket, &bytes, descriptors).is_ok())
+    let bytes = serde_json::to_vec(report).map_err(|_| Errno::INVAL)?;
+    send(socket, &bytes, descriptors)
 }
 
 /// Receives a report; `None` at the end of the other side or when the packet is not one.

@@ -99,23 +99,83 @@ pub fn report(argv: &[String], exit: &ExitFact, output: Output<'_>) -> String {
     text.push('\n');
     if output.total == 0 {
         text.push_str("[no output]\n");
-        return text;
+    } else {
+        push_output(&mut text, output);
     }
+    text
+}
+
+/// Output, with a mark where some is left out.
+fn push_output(text: &mut String, output: Output<'_>) {
     // The kept parts may begin or end inside a character; that fragment counts as left out.
     let left_out = output.total.saturating_sub((output.head.len() + output.tail.len()) as u64);
     if left_out == 0 {
-        push(&mut text, output.head);
-        push(&mut text, output.tail);
+        push(text, output.head);
+        push(text, output.tail);
     } else {
         let (head, cut_head) = whole_end(output.head);
         let (tail, cut_tail) = whole_start(output.tail);
-        push(&mut text, head);
-        end_line(&mut text);
+        push(text, head);
+        end_line(text);
         put!(text, "[… {} bytes left out …]\n", left_out + (cut_head + cut_tail) as u64);
-        push(&mut text, tail);
+        push(text, tail);
     }
-    end_line(&mut text);
+    end_line(text);
+}
+
+/// How a command that went on stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// It runs.
+    Running,
+    /// It ended; `None` where nobody can tell how.
+    Ended(Option<&'a ExitFact>),
+}
+
+/// What the model is told of a command that went on: how it stands, and a part of its output, which follows `from` bytes
+/// that were shown before.
+pub fn progress(name: &str, standing: Standing<'_>, from: u64, output: Output<'_>) -> String {
+    let mut text = match standing {
+        Standing::Running => format!("{name} is running.\n"),
+        Standing::Ended(exit) => format!("{name} ended: {}.\n", how(exit)),
+    };
+    let all = from + output.total;
+    match (output.total, from) {
+        (0, 0) => text.push_str("[no output]\n"),
+        (0, _) => put!(text, "[no new output; {all} bytes in all]\n"),
+        (new, _) => {
+            put!(text, "[{new} bytes of new output; {all} in all]\n");
+            push_output(&mut text, output);
+        }
+    }
     text
+}
+
+/// A command line, shortened.
+pub fn clipped(line: &str) -> String {
+    show::clip(line, 200)
+}
+
+/// How a command that went on ended, in words.
+pub fn how(exit: Option<&ExitFact>) -> String {
+    match exit {
+        Some(ExitFact::Exited { code }) => format!("exit status {code}"),
+        Some(ExitFact::Signalled { signal }) => format!("signal {signal}{}", signal_name(*signal)),
+        Some(ExitFact::TimedOut { limit_ms }) => {
+            format!(
+                "its time of {} s was over, and it was ended with all its processes",
+                *limit_ms as f64 / 1000.0
+            )
+        }
+        Some(ExitFact::Capped { hit }) => {
+            format!("its processes took {hit}, and it was ended with all of them")
+        }
+        Some(ExitFact::Cancelled) => "it was ended, with all its processes".to_owned(),
+        Some(ExitFact::DriverLost) => {
+            "driver died: the program that ran it ended, and it with all its processes".to_owned()
+        }
+        None => "driver died: the program that ran it ended, and left no record of how it ended".to_owned(),
+    }
 }
 
 fn end_line(text: &mut String) {

@@ -36,7 +36,7 @@ pub use read::ReadFile;
 pub use registry::{BadTool, Registry};
 pub use search::find::Find;
 pub use search::grep::Grep;
-pub use shell::Shell;
+pub use shell::{Shell, ShellKill, ShellPoll, ShellStart};
 pub use submit::Submit;
 pub use tool::{CommandRequest, Context, Effect, Observation, SeenState, Tool, WriteSet};
 pub use workspace::Workspace;

@@ -1,4 +1,4 @@
-//! What `exec` and `shell` are told alike: where a command runs, and for how long.
+//! What `exec`, `shell` and `shell_start` are told alike: where a command runs, and for how long.
 
 use std::time::Duration;
 
@@ -14,10 +14,7 @@ use crate::workspace::{FileError, Kind};
 pub(crate) fn arguments(own: (&'static str, Value)) -> [(&'static str, Value); 3] {
     [
         own,
-        (
-            "cwd",
-            json!({"type": "string", "description": "Folder to run in; the workspace root if not given."}),
-        ),
+        cwd(),
         (
             "timeout_seconds",
             json!({"type": "integer", "minimum": 1, "description": "A time limit shorter than the usual one."}),
@@ -25,15 +22,22 @@ pub(crate) fn arguments(own: (&'static str, Value)) -> [(&'static str, Value); 3
     ]
 }
 
+/// The argument that names the folder to run in.
+pub(crate) fn cwd() -> (&'static str, Value) {
+    ("cwd", json!({"type": "string", "description": "Folder to run in; the workspace root if not given."}))
+}
+
 /// The folder to run in, and the limit: never a longer one than the contract's.
 pub(crate) fn place(args: &Value, ctx: &Context<'_>) -> Result<(RelPath, Duration), BadCall> {
-    let cwd = folder(optional_text(args, "cwd").unwrap_or("."), ctx)?;
+    let cwd = folder(args, ctx)?;
     let most = Duration::from_millis(ctx.limits.command_ms);
     let limit = optional_number(args, "timeout_seconds", 1)?.map_or(most, Duration::from_secs);
     Ok((cwd, limit.min(most)))
 }
 
-fn folder(text: &str, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
+/// The folder to run in.
+pub(crate) fn folder(args: &Value, ctx: &Context<'_>) -> Result<RelPath, BadCall> {
+    let text = optional_text(args, "cwd").unwrap_or(".");
     let located = ctx.workspace.locate(&ctx.workspace.name(text)?)?;
     match located.kind {
         Some(Kind::Folder) => Ok(located.real),

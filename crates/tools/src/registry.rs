@@ -40,7 +40,7 @@ impl Registry {
 
     /// The tools of this crate.
     pub fn standard() -> Self {
-        let tools: [Arc<dyn Tool>; 10] = [
+        let tools: [Arc<dyn Tool>; 13] = [
             Arc::new(crate::read::ReadFile::default()),
             Arc::new(crate::list::ListDir::default()),
             Arc::new(crate::search::grep::Grep::default()),
@@ -50,6 +50,9 @@ impl Registry {
             Arc::new(crate::patch::ApplyPatch::default()),
             Arc::new(crate::exec::Exec::default()),
             Arc::new(crate::shell::Shell::default()),
+            Arc::new(crate::shell::ShellStart::default()),
+            Arc::new(crate::shell::ShellPoll::default()),
+            Arc::new(crate::shell::ShellKill::default()),
             Arc::new(crate::submit::Submit::default()),
         ];
         let mut registry = Self::empty();

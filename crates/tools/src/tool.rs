@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use provost_core::act::{Recovery, Touch};
 use provost_core::contract::Limits;
+use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::transcript::ToolSpec;
 use serde_json::Value;
@@ -69,6 +70,20 @@ pub enum Effect {
     Write(WriteSet),
     /// A command is to be run.
     Command(CommandRequest),
+    /// A command is to be started, and goes on.
+    Start(CommandRequest),
+    /// What a command that goes on wrote is to be told.
+    Poll {
+        /// The act that started it.
+        process: ActId,
+        /// How long to wait at most for something to tell.
+        wait: Duration,
+    },
+    /// A command that goes on is to be ended.
+    Kill {
+        /// The act that started it.
+        process: ActId,
+    },
     /// The agent says that it is done.
     Submit {
         /// What it did, in its words.
@@ -105,7 +120,8 @@ pub struct CommandRequest {
     pub program: Option<PathBuf>,
     /// Folder it runs in: a real path.
     pub cwd: RelPath,
-    /// Wall-clock limit: the contract's, or what the model asked for if that is less.
+    /// Wall-clock limit: the contract's, or what the model asked for if that is less. Of one that goes on: what the model
+    /// asked for, or [`Duration::MAX`].
     pub limit: Duration,
     /// Its whole environment.
     pub env: BTreeMap<String, String>,

@@ -1,27 +1,29 @@
 //! Commands: the intent, the sandbox, what changed, the result.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
-use provost_core::containment::Receipt;
+use provost_core::containment::{Receipt, Rung};
 use provost_core::event::Settlement;
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
+use provost_core::policy::Policy;
 use provost_sandbox::{
-    Command, Ended, ExitRecord, NetReport, Ran, Recovered, RunError as CommandError, prepare_record,
+    Command, Ended, ExitRecord, NetReport, Recovered, RunError as CommandError, prepare_record,
 };
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output};
+use provost_tools::workspace::Layer;
 
 use super::ActResult;
 use super::network::{self, Gather};
 use crate::checkout::{NoCheckout, Place};
 use crate::driver::{Driver, make_private};
 use crate::error::RunError;
-use crate::files::Undone;
+use crate::files::{Undone, Whose};
 
 impl Driver<'_> {
     /// Where the record of a command lies while it runs.
@@ -31,15 +33,48 @@ impl Driver<'_> {
 
     /// Runs a command in the workspace and records what it did.
     pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
-        self.note_drift()?;
+        self.look_before_command().await?;
+        let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
+        if !self.stages(act) || !self.stages_in_copy() {
+            return self.run_command_in(place, act, request, None).await;
+        }
+        match self.duplicate() {
+            Ok(copy) => {
+                let root = if place.sandbox.receipt().rung == Rung::R2 {
+                    self.runtime.copy_of(&self.files)?
+                } else {
+                    place.root
+                };
+                self.run_command_in(Place { root, ..place }, act, request, Some(copy)).await
+            }
+            Err(why) => self.fail(
+                act,
+                &format!(
+                    "the workspace cannot be copied for the command to work in: {why}. Nothing was run."
+                ),
+            ),
+        }
+    }
+
+    /// What changed since the journal last looked is on record before a command starts, and its containment knows the
+    /// names that are there.
+    pub(super) async fn look_before_command(&mut self) -> Result<(), RunError> {
+        self.note_drift().await?;
         let policy = self.recorder.state().created().map(|created| created.policy.clone());
         if let Some(policy) = policy
-            && (self.files.names_changed(&policy)? || self.files.build_folders_changed(&policy)?)
+            && (self.names_changed(&policy)? || self.files.build_folders_changed(&policy)?)
         {
             self.sandbox = self.runtime.contain(&policy, &mut self.files)?;
         }
-        let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
-        self.run_command_in(place, act, request).await
+        Ok(())
+    }
+
+    fn names_changed(&mut self, policy: &Policy) -> Result<bool, RunError> {
+        let whose = match self.recorder.state() {
+            state if state.open_processes().is_empty() => Whose::Anybodys,
+            _ => Whose::PerhapsACommands,
+        };
+        self.files.names_changed(policy, whose)
     }
 
     /// Runs the gate's command in a fresh checkout of the workspace, with `with` beside it.
@@ -49,10 +84,10 @@ impl Driver<'_> {
         request: CommandRequest,
         with: &[RelPath],
     ) -> Result<(), RunError> {
-        self.note_drift()?;
+        self.note_drift().await?;
         let folder = self.checkout_dir(act);
         match self.check_out(&folder, with) {
-            Ok(place) => self.run_command_in(place, act, request).await,
+            Ok(place) => self.run_command_in(place, act, request, None).await,
             Err(NoCheckout::Unfit(why)) => {
                 self.stale.push(folder);
                 self.fail(act, &format!("{why}. Nothing was run."))
@@ -66,14 +101,9 @@ impl Driver<'_> {
         place: Place,
         act: ActId,
         request: CommandRequest,
+        copy: Option<Layer>,
     ) -> Result<(), RunError> {
-        let dir = self.record_dir(act);
-        let spool = |source| RunError::Spool { path: dir.clone(), source };
-        if dir.exists() {
-            // Left by a driver that died before the intent was durable: nothing ran.
-            fs::remove_dir_all(&dir).map_err(spool)?;
-        }
-        make_private(&dir).and_then(|()| prepare_record(&dir)).map_err(spool)?;
+        self.make_record(act)?;
         let left = self.time_left();
         let limit = left.map_or(request.limit, |left| request.limit.min(left));
         let intent = Intent::Command {
@@ -82,32 +112,24 @@ impl Driver<'_> {
             limit_ms: limit.as_millis() as u64,
         };
         self.start(act, intent).await?;
-        let half = (self.limits.output_bytes / 2) as usize;
-        let command = Command {
-            argv: request.argv.iter().map(Into::into).collect(),
-            program: request.program.as_ref().map(|program| match program.strip_prefix(self.files.root()) {
-                // A program of the workspace is run from where the command sees it.
-                Ok(within) => place.root.join(within),
-                Err(_) => program.clone(),
-            }),
-            cwd: place.root.join(request.cwd.to_os()),
-            env: request.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            wall: limit,
-            keep_head: half,
-            keep_tail: half,
-            egress: None,
-            record_dir: dir.clone(),
-        };
+        let command = self.command(act, &place, &request, limit);
         let cancel = self.interrupt.command().clone();
-        let changes = if self.stages(act) { Gather::InLayer } else { Gather::Nowhere };
+        let changes = match &copy {
+            Some(_) => Gather::InCopy,
+            None if self.stages(act) => Gather::InLayer,
+            None => Gather::Nowhere,
+        };
         let (ended, net) = self.run_with_network(act, &place.sandbox, command, cancel, changes).await?;
         match ended {
+            Ok((record, None)) if let Some(copy) = copy => {
+                self.staged_command_ended(act, &request.argv, &record, copy, &net).await?;
+            }
             Ok((record, None)) => {
                 self.command_ended(act, &request.argv, &record, &net, Seen::AtOnce).await?;
             }
             Ok((record, Some(layer))) => {
-                let ran = Ran { record, layer };
-                self.staged_command_ended(act, &request.argv, ran, &net).await?;
+                let layer = Layer::new(layer);
+                self.staged_command_ended(act, &request.argv, &record, layer, &net).await?;
             }
             Err(CommandError::NotStarted(failure)) => {
                 self.end(act, ActResult::of(ActEnd::Failed, format!("{failure}. Nothing was run.")))?;
@@ -116,6 +138,43 @@ impl Driver<'_> {
         }
         self.discard_record(act);
         Ok(())
+    }
+
+    /// An empty folder for the record of a command.
+    pub(super) fn make_record(&self, act: ActId) -> Result<(), RunError> {
+        let dir = self.record_dir(act);
+        let spool = |source| RunError::Spool { path: dir.clone(), source };
+        if dir.exists() {
+            // Left by a driver that died before the intent was durable: nothing ran.
+            fs::remove_dir_all(&dir).map_err(spool)?;
+        }
+        make_private(&dir).and_then(|()| prepare_record(&dir)).map_err(spool)
+    }
+
+    /// A command as the sandbox takes it.
+    pub(super) fn command(
+        &self,
+        act: ActId,
+        place: &Place,
+        request: &CommandRequest,
+        wall: Duration,
+    ) -> Command {
+        let half = (self.limits.output_bytes / 2) as usize;
+        Command {
+            argv: request.argv.iter().map(Into::into).collect(),
+            program: request.program.as_ref().map(|program| match program.strip_prefix(self.files.root()) {
+                // A program of the workspace is run from where the command sees it.
+                Ok(within) => place.root.join(within),
+                Err(_) => program.clone(),
+            }),
+            cwd: place.root.join(request.cwd.to_os()),
+            env: request.env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            wall,
+            keep_head: half,
+            keep_tail: half,
+            egress: None,
+            record_dir: self.record_dir(act),
+        }
     }
 
     /// The record is only needed until the result is durable; the next commit makes it so. A record that outlives
@@ -143,16 +202,9 @@ impl Driver<'_> {
         };
         let Found { changes, reverted, later } = self.changes_by_command(since).await?;
         let mut result = self.command_result(argv, record, net);
-        for path in &reverted {
-            result
-                .text
-                .push_str(&format!("\nThe command changed `{path}`, which the policy protects: undone."));
-        }
+        result.text.push_str(&undone(&reverted));
         for path in self.files.expel_from_git()? {
-            result.text.push_str(&format!(
-                "\nThe command made `{}`, which git takes orders from: removed.",
-                path.display()
-            ));
+            result.text.push_str(&made_for_git(&path));
         }
         result.changes = changes;
         result.reverted = reverted;
@@ -161,9 +213,13 @@ impl Driver<'_> {
     }
 
     /// What changed since the journal last looked. With `ended_at_ns` what changed after that moment is told apart.
-    async fn changes_by_command(&mut self, ended_at_ns: Option<u64>) -> Result<Found, RunError> {
+    pub(super) async fn changes_by_command(&mut self, ended_at_ns: Option<u64>) -> Result<Found, RunError> {
         let created = self.recorder.state().created().cloned();
         let policy = created.map(|created| created.policy);
+        if !self.recorder.state().open_processes().is_empty() {
+            // What acts made where policy asks is there by right, also where no command has been started since.
+            self.files.know_what_acts_made(self.recorder.state().net_changes());
+        }
         // First what was planted, also where ignore rules hide it; then what changed among the files.
         let mut reverted = match &policy {
             Some(policy) => self.files.expel(policy)?,
@@ -197,7 +253,7 @@ impl Driver<'_> {
         Ok(Found { changes, reverted, later })
     }
 
-    fn time_left(&self) -> Option<Duration> {
+    pub(super) fn time_left(&self) -> Option<Duration> {
         let ledger = self.recorder.state().ledger();
         let limit = ledger.budget.time_ms?;
         Some(Duration::from_millis(limit.saturating_sub(ledger.time_ms).max(1)))
@@ -264,6 +320,17 @@ impl Driver<'_> {
     }
 }
 
+/// What the model is told of changes that were undone.
+pub(super) fn undone(reverted: &[RelPath]) -> String {
+    let line = |path| format!("\nThe command changed `{path}`, which the policy protects: undone.");
+    reverted.iter().map(line).collect()
+}
+
+/// What it is told of what git would act on.
+pub(super) fn made_for_git(path: &Path) -> String {
+    format!("\nThe command made `{}`, which git takes orders from: removed.", path.display())
+}
+
 /// When the workspace was looked at after a command.
 #[derive(Debug, Clone, Copy)]
 enum Seen {
@@ -273,13 +340,13 @@ enum Seen {
 }
 
 /// What changed around a command.
-struct Found {
+pub(super) struct Found {
     /// By the command.
-    changes: Vec<Change>,
+    pub(super) changes: Vec<Change>,
     /// By the command and undone.
-    reverted: Vec<RelPath>,
+    pub(super) reverted: Vec<RelPath>,
     /// After it had ended.
-    later: Vec<Change>,
+    pub(super) later: Vec<Change>,
 }
 
 /// What is said of a command that ended, but for what it changed. `containment` is what the driver said of its commands.
@@ -292,25 +359,37 @@ pub(super) fn result_of(
     let exit = exit_fact(record.ended);
     let output = Output { head: &record.output.head, tail: &record.output.tail, total: record.output.total };
     let mut text = command::report(argv, &exit, output);
+    text.push_str(&notes_of(record, net));
+    let mut result = ActResult::of(exit.end(), text);
+    result.duration_ms = record.duration_ms;
+    result.command = Some(fact_of(record, net, containment));
+    result
+}
+
+/// What is said of a command's caps and network.
+pub(super) fn notes_of(record: &ExitRecord, net: &NetReport) -> String {
+    let mut text = String::new();
     for hit in &record.caps {
         text.push_str(&format!("\nIt reached a cap: {hit}."));
     }
     text.push_str(&network::refusals(net));
-    let mut result = ActResult::of(exit.end(), text);
-    result.duration_ms = record.duration_ms;
-    result.command = Some(CommandFact {
-        exit,
+    text
+}
+
+/// The numbers of a command that ended. `containment` is what the driver said of its commands.
+pub(super) fn fact_of(record: &ExitRecord, net: &NetReport, containment: Option<&Receipt>) -> CommandFact {
+    CommandFact {
+        exit: exit_fact(record.ended),
         duration_ms: record.duration_ms,
         output_bytes: record.output.total,
         survivors: record.survivors,
         caps: record.caps.clone(),
         traffic: network::traffic(net),
         containment: (containment != Some(&record.receipt)).then(|| record.receipt.clone()),
-    });
-    result
+    }
 }
 
-fn exit_fact(ended: Ended) -> ExitFact {
+pub(super) fn exit_fact(ended: Ended) -> ExitFact {
     match ended {
         Ended::Exited(code) => ExitFact::Exited { code },
         Ended::Signalled(signal) => ExitFact::Signalled { signal },

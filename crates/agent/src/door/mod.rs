@@ -3,17 +3,21 @@
 //!
 //! Here: decisions, approvals, reads, and the ends of acts. `write.rs` and `command.rs` carry out the two kinds of effect.
 
+mod background;
 mod command;
 mod network;
 mod staged;
 mod write;
+
+pub(crate) use background::Processes;
+pub(crate) use network::{Dials, dials, serve_dial};
 
 use std::time::Instant;
 
 use provost_core::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, InvalidCall,
-    Seen, Unapplied, Verdict, WorkspaceDrifted,
+    ProcessChanged, Seen, Told, Unapplied, Verdict, WorkspaceDrifted,
 };
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
@@ -47,6 +51,7 @@ struct ActResult {
     unapplied: Vec<Unapplied>,
     seen: Vec<Seen>,
     command: Option<CommandFact>,
+    told: Option<Told>,
     duration_ms: u64,
 }
 
@@ -60,6 +65,7 @@ impl ActResult {
             unapplied: Vec::new(),
             seen: Vec::new(),
             command: None,
+            told: None,
             duration_ms: 0,
         }
     }
@@ -165,16 +171,22 @@ impl Driver<'_> {
             decision: open.decision,
         };
         let approver = self.runtime.approver.clone();
-        let verdict = tokio::select! {
-            biased;
-            (verdict, by) = self.mail.verdict_on(act) => return self.take_letter(act, verdict, &by).await,
-            word = approver.decide(&question) => match word {
-                Word::Approve => Verdict::Approved,
-                Word::Deny => Verdict::Denied,
-                Word::Later => return self.detach(Pause::Approval, Some(act)).await,
-            },
-            // The loop sees what is wanted.
-            () = self.interrupt.requested() => return Ok(()),
+        let decides = approver.decide(&question);
+        tokio::pin!(decides);
+        let verdict = loop {
+            tokio::select! {
+                biased;
+                (verdict, by) = self.mail.verdict_on(act) => return self.take_letter(act, verdict, &by).await,
+                word = &mut decides => match word {
+                    Word::Approve => break Verdict::Approved,
+                    Word::Deny => break Verdict::Denied,
+                    Word::Later => return self.detach(Pause::Approval, Some(act)).await,
+                },
+                // The loop sees what is wanted.
+                () = self.interrupt.requested() => return Ok(()),
+                // Commands go on meanwhile.
+                Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
+            }
         };
         self.record_verdict(act, verdict, approver.name())
     }
@@ -248,6 +260,9 @@ impl Driver<'_> {
             Effect::Submit { .. } => self.end(act, ActResult::of(ActEnd::Done, "Submitted.")),
             Effect::Write(set) => self.write(act, &open, set, begun).await,
             Effect::Command(request) => self.run_command(act, request).await,
+            Effect::Start(request) => self.start_background(act, request).await,
+            Effect::Poll { process, wait } => self.poll(act, process, wait).await,
+            Effect::Kill { process } => self.kill(act, process).await,
         }
     }
 
@@ -335,12 +350,17 @@ impl Driver<'_> {
             unapplied: result.unapplied,
             seen: result.seen,
             command: result.command,
+            told: result.told,
             duration_ms: result.duration_ms,
         })))
     }
 
     /// Records what changed without an act.
-    pub(crate) fn note_drift(&mut self) -> Result<Drift, RunError> {
+    pub(crate) async fn note_drift(&mut self) -> Result<Drift, RunError> {
+        if !self.recorder.state().open_processes().is_empty() {
+            self.note_changes_in_background().await?;
+            return Ok(Drift::None);
+        }
         let changes = self.files.observe(&mut self.recorder)?;
         if changes.is_empty() {
             return Ok(Drift::None);
@@ -365,7 +385,13 @@ impl Driver<'_> {
                 ),
             });
         }
-        self.recorder.record(Body::WorkspaceDrifted(WorkspaceDrifted { changes }))
+        // Where a command goes on it is its doing.
+        let body = if self.recorder.state().open_processes().is_empty() {
+            Body::WorkspaceDrifted(WorkspaceDrifted { changes })
+        } else {
+            Body::ProcessChanged(ProcessChanged { changes, reverted: Vec::new() })
+        };
+        self.recorder.record(body)
     }
 
     /// Settles an act whose driver died.
@@ -375,6 +401,7 @@ impl Driver<'_> {
             Some(Intent::Command { .. }) if open.settled.is_some() => {
                 self.end_settled(act, open.settled).await
             }
+            Some(Intent::Background { .. }) => self.recover_background(act).await,
             Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
             Some(Intent::Command { argv, .. }) => match &open.staged {
                 Some(staged) => self.recover_staged(act, &argv, staged).await,

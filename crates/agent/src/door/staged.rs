@@ -9,11 +9,12 @@ use std::io;
 use std::path::PathBuf;
 
 use provost_core::act::{ActEnd, Change, FileFact};
+use provost_core::caps::Cap;
 use provost_core::event::{ActStaged, Body, Unapplied, WhyUnapplied};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
-use provost_sandbox::{ExitRecord, NetReport, Ran, Recovered};
+use provost_sandbox::{ExitRecord, NetReport, Recovered};
 use provost_tools::workspace::{
     Durable, FileContent, FileError, FileMode, Found, Layer, LayerFile, LayerFolder, Look, Prepared,
 };
@@ -37,6 +38,18 @@ struct Plan {
     looks: BTreeMap<RelPath, Look>,
     /// Recorded files whose content the journal does not keep, and where it lies until it is put there.
     large: BTreeMap<RelPath, PathBuf>,
+}
+
+impl Plan {
+    /// Nothing of it comes into the workspace.
+    fn leaving(found: Found, why: WhyUnapplied) -> Self {
+        let special = found.special.into_iter().map(|path| (path, WhyUnapplied::Special));
+        let files = found.files.into_iter().map(|file| file.path);
+        let left: BTreeMap<RelPath, WhyUnapplied> =
+            files.chain(found.gone).map(|path| (path, why)).chain(special).collect();
+        let unapplied = left.into_iter().map(|(path, why)| Unapplied { path, why }).collect();
+        Self { unapplied, ..Self::default() }
+    }
 }
 
 /// What is no part of a run and comes into the workspace all the same.
@@ -69,17 +82,16 @@ impl Driver<'_> {
         &mut self,
         act: ActId,
         argv: &[String],
-        ran: Ran,
+        record: &ExitRecord,
+        layer: Layer,
         net: &NetReport,
     ) -> Result<(), RunError> {
-        let Ran { record, layer } = ran;
         // What changed in the workspace meanwhile is somebody else's: the command had no way to it.
         let drifted = self.files.observe(&mut self.recorder)?;
         let others: BTreeSet<RelPath> = drifted.iter().map(|change| change.path.clone()).collect();
         if !drifted.is_empty() {
             self.record_drift(drifted)?;
         }
-        let layer = Layer::new(layer);
         let unreadable = |error: FileError| RunError::Workspace {
             path: self.files.root().to_owned(),
             reason: format!("what the command changed cannot be read: {error}"),
@@ -98,8 +110,10 @@ impl Driver<'_> {
         }
         let mut unapplied = plan.unapplied.clone();
         unapplied.extend(self.put_into_workspace(&plan, &layer).await?);
-        let result = self.command_result(argv, &record, net);
-        self.end_staged(act, &staged, unapplied, result)
+        let result = self.command_result(argv, record, net);
+        self.end_staged(act, &staged, unapplied, result)?;
+        self.discard_copy();
+        Ok(())
     }
 
     /// Decides of each thing in a layer whether it comes into the workspace, and whether it is recorded.
@@ -114,6 +128,9 @@ impl Driver<'_> {
         let policy = created
             .map(|created| created.policy.clone())
             .ok_or_else(|| RunError::Internal("no contract".into()))?;
+        if policy.caps.limit(Cap::Disk).is_some_and(|cap| written_out(&found) > cap) {
+            return Ok(Plan::leaving(found, WhyUnapplied::Cap));
+        }
         let mut plan = Plan::default();
         let mut conflict = false;
         let mut room = KEPT_AT_ONCE;
@@ -495,6 +512,11 @@ fn lost_record(lost: &str) -> String {
 /// A link by which programs would find a guarded file.
 fn is_guarded_link(policy: &Policy, file: &LayerFile) -> bool {
     file.mode == FileMode::Link && guard::guards_link(policy, &file.path)
+}
+
+/// What the files of a layer take up in the workspace, in bytes: there each hole and each further name is written out.
+fn written_out(found: &Found) -> u64 {
+    found.files.iter().fold(0, |sum, file| sum.saturating_add(file.size))
 }
 
 /// In conflict a part of what a command did is not what it did: nothing of it is applied.

@@ -45,9 +45,44 @@ pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) tape: Tape,
+    /// What contains commands, where it is not this host.
+    executor: Option<Arc<dyn provost_agent::Executor>>,
+}
+
+/// By what staged changes are kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Overlay,
+    /// R3 on a host that has no overlay.
+    CopyInPlace,
+    /// R2.
+    CopyElsewhere,
+}
+
+impl How {
+    pub(crate) const ALL: [Self; 3] = [Self::Overlay, Self::CopyInPlace, Self::CopyElsewhere];
+
+    fn executor(self) -> Arc<dyn provost_agent::Executor> {
+        let mut probe = provost_sandbox::Probe::run();
+        match self {
+            Self::Overlay => {}
+            Self::CopyInPlace => {
+                for fact in probe.facts.iter_mut().filter(|fact| fact.name == "overlay") {
+                    fact.holds = false;
+                }
+            }
+            Self::CopyElsewhere => probe.strongest = provost_core::containment::Rung::R2,
+        }
+        Arc::new(provost_agent::Host(probe))
+    }
 }
 
 impl Bench {
+    /// On a host that stages so.
+    pub(crate) fn on(how: How, files: &[(&str, &str)]) -> Self {
+        Self { executor: Some(how.executor()), ..Self::new(files) }
+    }
+
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, content) in files {
@@ -57,7 +92,7 @@ impl Bench {
         }
         std::fs::create_dir_all(dir.path().join("workspace")).unwrap();
         let store = Arc::new(SqliteStore::open(dir.path().join("store/runs.db")).unwrap());
-        Self { dir, store, tape: Tape::default() }
+        Self { dir, store, tape: Tape::default(), executor: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -91,6 +126,9 @@ impl Bench {
             ModelFact { wire: "scripted".to_owned(), name: "scripted".to_owned(), endpoint: String::new() };
         let mut runtime = Runtime::new(self.store.clone(), self.dir.path().join("spool"), provider, model);
         runtime.observer = Arc::new(self.tape.clone());
+        if let Some(executor) = &self.executor {
+            runtime.executor = executor.clone();
+        }
         runtime
     }
 
@@ -146,7 +184,16 @@ pub(crate) fn host() -> provost_tools::command::HostEnvironment {
 
 /// This host, as if it could contain no more strongly than this.
 pub(crate) fn at_most(rung: provost_core::containment::Rung) -> Arc<dyn provost_agent::Executor> {
+    at_most_without(rung, &[])
+}
+
+/// The same without these facts of its probe.
+pub(crate) fn at_most_without(
+    rung: provost_core::containment::Rung,
+    facts: &[&str],
+) -> Arc<dyn provost_agent::Executor> {
     let mut probe = provost_sandbox::Probe::run();
     probe.strongest = rung;
+    probe.facts.retain(|fact| !facts.contains(&fact.name.as_str()));
     Arc::new(provost_agent::Host(probe))
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
+use provost::sandbox::image::Engine;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Images {
@@ -19,8 +20,12 @@ pub(crate) enum ImageCommand {
     /// Unpack the image of an OCI layout: a folder, or a tar archive of one (`podman save --format oci-archive`, `docker
     /// save`). Prints its digest.
     Import {
-        /// The layout. With `@sha256:…` after it, that image and no other.
+        /// The layout. With `@sha256:…` after it, that image and no other. With `--from`, what the engine calls it.
         source: PathBuf,
+        /// Take it from the store of this container engine of the host's, podman or docker. It is asked to save it and
+        /// runs nothing.
+        #[arg(long, value_name = "ENGINE")]
+        from: Option<Engine>,
         /// What to call it [default: the layout's own word].
         #[arg(long, value_name = "NAME")]
         name: Option<String>,

@@ -32,6 +32,7 @@ pub(crate) fn doctor(world: &World, args: &Doctor) -> u8 {
                 "kind": "doctor",
                 "strongest": format!("{:?}", probe.strongest),
                 "guarantees": receipt.guarantees,
+                "staged": receipt.staged,
                 "facts": probe.facts,
                 "advice": advice,
                 "disabled": probe.disabled,
@@ -56,6 +57,10 @@ pub(crate) fn doctor(world: &World, args: &Doctor) -> u8 {
     say!("strongest rung: {}", probe.strongest);
     for line in strength_lines(&receipt) {
         say!("  {line}");
+    }
+    if let Some(by) = receipt.staged {
+        let disk = if by.is_copy() { ", which takes what it takes of the disk" } else { "" };
+        say!("  staged changes are kept apart by {}{disk}", by.name());
     }
     for advice in &advice {
         say!("");

@@ -109,6 +109,10 @@ async fn one_act(place: &Place, run: &RunId, events: &[Event], act: ActId) -> Re
                 say!("what came back:");
                 body.result
             }
+            Body::ProcessEnded(body) if body.act == act => {
+                say!("what came of it in the background:");
+                body.report
+            }
             _ => continue,
         };
         found = true;

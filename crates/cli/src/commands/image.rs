@@ -11,14 +11,18 @@ use serde_json::json;
 
 use crate::args::{ImageCommand, Images};
 use crate::failure::{AtPath, Failure};
-use crate::render::words::counted;
+use crate::render::words::{counted, grouped};
 use crate::render::{JsonLines, say};
 use crate::world::World;
 
 pub(crate) fn image(world: &World, args: Images) -> Result<u8, Failure> {
     let images = ImageStore::new(world.images_path(args.images.as_deref())?);
     match args.command {
-        ImageCommand::Import { source, name } => {
+        ImageCommand::Import { source, from: Some(engine), name } => {
+            let image = source.to_str().ok_or_else(|| Failure::usage("an image's name there is UTF-8"))?;
+            told(&images.import_from(engine, world.variables(), image, name.as_deref())?);
+        }
+        ImageCommand::Import { source, from: None, name } => {
             let (source, pin) = pinned(&source)?;
             told(&images.import(&source, pin, name.as_deref())?);
         }
@@ -89,11 +93,11 @@ fn list(images: &ImageStore, form: Form) -> Result<(), Failure> {
                 "root": image.root().display().to_string(),
             })),
             Form::Words => say!(
-                "sha256:{}  {:<20}  {}, {}",
+                "sha256:{}  {:<20}  {}, {} MiB",
                 image.digest,
                 image.name.as_deref().unwrap_or("-"),
-                counted(image.entries, "entry"),
-                counted(image.bytes >> 20, "MiB")
+                counted(image.entries, "file"),
+                grouped(image.bytes >> 20)
             ),
         }
     }

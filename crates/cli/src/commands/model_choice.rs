@@ -1,12 +1,14 @@
 //! Which model is asked, where, and with which key.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use provost::core::event::ModelFact;
+use provost::model::cassette::{Recorder, Replay};
 use provost::model::presets::{AuthStyle, Place, Preset};
 use provost::model::{Auth, BaseUrl, BaseUrlError, PlainHttp, Provider, Remote, Secret, WireKind};
 
-use crate::args::{ModelArgs, Wire};
+use crate::args::{CassetteArgs, ModelArgs, Wire};
 use crate::failure::Failure;
 use crate::world::World;
 
@@ -18,6 +20,20 @@ pub(crate) struct ModelChoice {
     pub(crate) key_env: Option<String>,
     /// The row that was named; where none was, the base URL may still tell.
     pub(crate) provider: Option<&'static Preset>,
+    /// The file that answers are kept on, or come from.
+    pub(crate) cassette: Option<Cassette>,
+}
+
+/// A cassette in use.
+pub(crate) enum Cassette {
+    Record(PathBuf),
+    Replay(PathBuf),
+}
+
+impl Cassette {
+    pub(crate) fn of(args: CassetteArgs) -> Option<Self> {
+        args.record.map(Self::Record).or_else(|| args.replay.map(Self::Replay))
+    }
 }
 
 impl Wire {
@@ -94,8 +110,23 @@ impl ModelChoice {
         (!told && row.place == Place::Hosted).then(|| row.key_vars.first().map(|var| (*var).to_owned()))?
     }
 
-    /// The provider, with its key from the environment.
+    /// The provider, or the cassette in its place.
     pub(crate) fn connect(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
+        Ok(match &self.cassette {
+            None => self.remote(world)?,
+            Some(Cassette::Record(file)) => Arc::new(
+                Recorder::new(self.remote(world)?, file)
+                    .map_err(|error| Failure::usage(format!("--record {error}")))?,
+            ),
+            Some(Cassette::Replay(file)) => Arc::new(
+                Replay::load(file, self.name.as_str())
+                    .map_err(|error| Failure::usage(format!("--replay {error}")))?,
+            ),
+        })
+    }
+
+    /// The provider, with its key from the environment.
+    fn remote(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
         let kind = self.wire.kind();
         let plain = match world.var("PROVOST_PLAIN_HTTP").as_deref() {
             Some("1") => PlainHttp::Anywhere,
@@ -175,7 +206,7 @@ pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
             .to_owned(),
         (None, None) => wire.usual_url().to_owned(),
     };
-    Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone(), provider })
+    Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone(), provider, cassette: None })
 }
 
 /// The row that a person named.

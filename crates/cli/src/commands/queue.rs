@@ -97,7 +97,14 @@ struct Bench<'a> {
 pub(super) fn model_of(fact: &ModelFact, key_env: Option<&str>) -> Result<ModelChoice, Failure> {
     let wire = Wire::from_word(&fact.wire).ok_or_else(|| unknown_wire(&fact.wire))?;
     let (name, base_url) = (fact.name.clone(), fact.endpoint.clone());
-    Ok(ModelChoice { wire, name, base_url, key_env: key_env.map(str::to_owned), provider: None })
+    Ok(ModelChoice {
+        wire,
+        name,
+        base_url,
+        key_env: key_env.map(str::to_owned),
+        provider: None,
+        cassette: None,
+    })
 }
 
 fn unknown_wire(wire: &str) -> Failure {

@@ -10,7 +10,7 @@ use provost::core::path::RelPath;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
 
 use super::export::Wanted;
-use super::model_choice::choose_model;
+use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, runtime};
 use crate::args::{OrderArgs, Run};
@@ -22,7 +22,8 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let contract = contract(world, &args.order)?;
     let order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
-    let model = choose_model(&args.order.model)?;
+    let mut model = choose_model(&args.order.model)?;
+    model.cassette = Cassette::of(args.cassette);
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);

@@ -13,7 +13,9 @@ use provost::core::event::{
     Verdict,
 };
 use provost::core::id::ActId;
+use provost::core::path::RelPath;
 use provost::core::policy::{Effect, LOOKED_UP};
+use provost::core::process;
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 
@@ -192,6 +194,19 @@ impl Console {
                 }
             }
             Body::ActFinished(finished) => self.act_finished(finished, &changes, words),
+            Body::ProcessChanged(changed) => {
+                let files = counted(changed.changes.len() as u64, "file");
+                let which = what_changed(&changed.changes);
+                self.line(&format!("{MARGIN}{files} changed by a running command{which}"));
+                self.undone(&changed.reverted);
+            }
+            Body::ProcessEnded(ended) => {
+                let how =
+                    ended.command.as_ref().map_or("gone with its driver".to_owned(), |it| exit(it.exit));
+                let name = process::name(ended.act);
+                self.line(&format!("{MARGIN}{name} ended: {how}{}", what_changed(&ended.changes)));
+                self.undone(&ended.reverted);
+            }
             Body::WorkspaceDrifted(drifted) => {
                 let files = counted(drifted.changes.len() as u64, "file");
                 let which = what_changed(&drifted.changes);
@@ -256,7 +271,9 @@ impl Console {
             );
         }
         if let Some(hosts) = hosts(&created.policy) {
-            self.line(&format!("  network {hosts}, where commands are contained by R3 or R4"));
+            self.line(&format!(
+                "  network {hosts}, where commands are contained by R3, by R4, or by R2 with its broker"
+            ));
         }
         if let Some(commit) = created.source.commit() {
             let scope = shown(created.source.scope().as_str());
@@ -318,13 +335,17 @@ impl Console {
             let why = visible(why.lines().next().unwrap_or_default(), Lines::Escape);
             self.line(&format!("{MARGIN}  {why}"));
         }
-        for path in &finished.reverted {
-            let path = visible(path.as_str(), Lines::Escape);
-            self.line(&format!("{MARGIN}  undone: `{path}` may not be changed"));
-        }
+        self.undone(&finished.reverted);
         for left in &finished.unapplied {
             let path = visible(left.path.as_str(), Lines::Escape);
             self.line(&format!("{MARGIN}  left out: `{path}`: {}", left.why.words()));
+        }
+    }
+
+    fn undone(&self, reverted: &[RelPath]) {
+        for path in reverted {
+            let path = visible(path.as_str(), Lines::Escape);
+            self.line(&format!("{MARGIN}  undone: `{path}` may not be changed"));
         }
     }
 

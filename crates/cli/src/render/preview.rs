@@ -70,7 +70,11 @@ impl Preview {
         match tool.prepare(&args, &context).map_err(|error| error.to_string())? {
             Effect::Write(set) => Ok(patch(&set.changes)),
             Effect::Observe(seen) => Ok(vec![first(&seen.text).to_owned()]),
-            Effect::Command(_) | Effect::Submit { .. } => Ok(Vec::new()),
+            Effect::Command(_)
+            | Effect::Start(_)
+            | Effect::Poll { .. }
+            | Effect::Kill { .. }
+            | Effect::Submit { .. } => Ok(Vec::new()),
         }
     }
 }

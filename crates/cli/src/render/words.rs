@@ -73,7 +73,9 @@ pub(crate) fn exit(exit: ExitFact) -> String {
 pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
     let what = touches.first().map_or(String::new(), |touch| match touch {
         // The line, which is the last of bash's words.
-        Touch::Exec { argv, .. } | Touch::Shell { argv, .. } if tool == "shell" && argv.len() == 5 => {
+        Touch::Exec { argv, .. } | Touch::Shell { argv, .. }
+            if tool.starts_with("shell") && argv.len() == 5 =>
+        {
             visible(&argv[4], Lines::Escape)
         }
         Touch::Exec { argv, .. } => show_argv(argv),
@@ -88,7 +90,7 @@ pub(crate) fn policy(policy: &Policy) -> String {
     policy.layers.iter().map(layer).collect::<Vec<_>>().join("; ")
 }
 
-/// The hosts that commands may dial under R3; `None` where there are none.
+/// The hosts that commands may dial where containment can give a network; `None` where there are none.
 pub(crate) fn hosts(policy: &Policy) -> Option<String> {
     /// Hosts that are shown.
     const MOST: usize = 8;

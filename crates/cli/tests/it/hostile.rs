@@ -114,6 +114,52 @@ fn what_is_planted_is_removed_however_it_is_buried() {
     }
 }
 
+/// By a `commondir` beside a `HEAD` git takes any folder for one of its own, and runs what the configuration there names.
+#[test]
+fn a_folder_that_git_would_take_for_its_own_is_not_left() {
+    let plant = |marker: &std::path::Path| {
+        let config = format!(
+            "[core]\\n\\trepositoryformatversion = 1\\n\\tfsmonitor = touch {}; false\\n[extensions]\\n\\tworktreeConfig = true\\n",
+            marker.display()
+        );
+        format!(
+            "mkdir -p v c/objects c/refs; echo 'ref: refs/heads/main' > v/HEAD; echo ../c > v/commondir; \
+             printf '{config}' > c/config; printf '[core]\\n\\tbare = false\\n\\tworktree = .\\n' > v/config.worktree"
+        )
+    };
+    let status = |env: &TestEnvironment, folder: &std::path::Path| {
+        let mut git = env.command("git");
+        git.args(["-c", "safe.directory=*", "status"]).current_dir(folder);
+        let _ = finish(git);
+    };
+    for mode in ["direct", "staged"] {
+        let (env, repo) = stage(&[("a.txt", "a\n")]);
+        let marker = env.at("marker");
+        let model = env.rehearse(&json!({ "steps": [shell(&plant(&marker)), submit()] }));
+        let _ = env.run(&repo.path, &model, &["--workspace-mode", mode]).code(0);
+        assert!(repo.path.join("v").is_dir() && repo.path.join("c/config").is_file(), "{mode}");
+        assert!(!repo.path.join("v/HEAD").exists() && !repo.path.join("v/commondir").exists(), "{mode}");
+        status(&env, &repo.path.join("v"));
+        assert!(!marker.exists(), "{mode}: git ran what was planted");
+
+        // The control: it would have.
+        let mut uncontained = env.command("sh");
+        uncontained.args(["-c", &plant(&marker)]).current_dir(&repo.path);
+        let _ = finish(uncontained).code(0);
+        status(&env, &repo.path.join("v"));
+        assert!(marker.exists(), "{mode}");
+    }
+    // Nor by the tools that write files.
+    let (env, repo) = stage(&[("a.txt", "a\n")]);
+    let write = |path: &str| call("write_file", &json!({ "path": path, "content": "x\n" }));
+    let steps = ["b/HEAD", "v/commondir", "v/config.worktree", "b/objects/x", "HEAD"].map(write);
+    let model = env.rehearse(&json!({ "steps": steps.into_iter().chain([submit()]).collect::<Vec<_>>() }));
+    let _ = env.run(&repo.path, &model, &[]).code(0);
+    let written = ["b/HEAD", "v/commondir", "v/config.worktree", "b/objects/x", "HEAD"]
+        .map(|path| repo.path.join(path).exists());
+    assert_eq!(written, [false, false, false, true, false]);
+}
+
 #[test]
 fn what_the_person_makes_meanwhile_is_left_alone() {
     let (env, repo) = stage(&[("a.txt", "a\n"), (".gitignore", "/ignored/\n")]);

@@ -10,7 +10,7 @@ use crate::support::{Rehearsal, Repo, TestEnvironment, bodies, finish};
 
 /// Makes an OCI layout with what `sh` needs and a file of its own, as other people's tools would write it: an archive of
 /// one gzipped layer.
-const LAYOUT: &str = r#"
+const LAYOUT: &str = r##"
 import gzip, hashlib, io, json, os, platform, re, subprocess, sys, tarfile
 
 def tar(entries):
@@ -29,6 +29,7 @@ for program in ["/bin/sh", "/bin/cat", "/bin/ls", "/bin/true"]:
         files[path] = open(path, "rb").read()
 entries = [(path[1:], content, 0o755) for path, content in sorted(files.items())]
 entries.append(("etc/of-the-image", sys.argv[2].encode(), 0o644))
+entries.append(("opt/of-the-image/bin/say", b"#!/bin/sh\necho $0 says\n", 0o755))
 content = tar(entries)
 blobs = {}
 
@@ -39,7 +40,7 @@ def keep(blob):
 
 machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 kind = "application/vnd.oci.image."
-config = {"architecture": machine, "os": "linux", "config": {"Env": ["PATH=/bin", "FROM_IMAGE=yes"]},
+config = {"architecture": machine, "os": "linux", "config": {"Env": ["PATH=/opt/of-the-image/bin:/bin", "FROM_IMAGE=yes"]},
           "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(content).hexdigest()]}}
 layer = {"mediaType": kind + "layer.v1.tar+gzip", **keep(gzip.compress(content, 1))}
 manifest = {"schemaVersion": 2, "layers": [layer],
@@ -50,7 +51,7 @@ blobs["index.json"] = json.dumps(index).encode()
 blobs["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
 open(sys.argv[1], "wb").write(tar([(name, blob, 0o644) for name, blob in blobs.items()]))
 print(index["manifests"][0]["digest"])
-"#;
+"##;
 
 struct Case {
     env: TestEnvironment,
@@ -91,7 +92,7 @@ fn layout(env: &TestEnvironment, archive: &std::path::Path, text: &str) -> Strin
 #[test]
 fn a_run_in_an_image_sees_its_files_and_proves_which_image_it_was() {
     let look = sh("cat /etc/of-the-image a.txt; ls /usr/bin/python3; echo $FROM_IMAGE > made.txt");
-    let case = Case::new([look, exec(&["python3", "-c", "1"])]);
+    let case = Case::new([look, exec(&["python3", "-c", "1"]), exec(&["say"]), sh("say")]);
     assert_eq!(case.import(&["--name", "small"]), case.digest);
     let out = case.env.at("evidence");
     let out = out.to_str().unwrap();
@@ -100,7 +101,13 @@ fn a_run_in_an_image_sees_its_files_and_proves_which_image_it_was() {
     assert!(told[0].contains("of the image\none\n"), "{told:?}");
     assert!(told[0].contains("cannot access '/usr/bin/python3'"), "{told:?}");
     // A program of the host is no program of the image.
-    assert!(told[1].contains("there is no program `python3`: it is not in PATH (/bin)"), "{told:?}");
+    assert!(
+        told[1].contains("there is no program `python3`: it is not in PATH (/opt/of-the-image/bin:/bin)"),
+        "{told:?}"
+    );
+    // And one of the image is found in a folder that the host does not have.
+    assert!(told[2].contains("/opt/of-the-image/bin/say says"), "{told:?}");
+    assert!(told[3].contains("/opt/of-the-image/bin/say says"), "{told:?}");
     assert_eq!(fs::read_to_string(case.repo.path.join("made.txt")).unwrap(), "yes\n");
     let hex = case.digest.strip_prefix("sha256:").unwrap();
     let journal = case.env.journal(&case.env.only_run());
@@ -120,6 +127,49 @@ fn a_run_in_an_image_sees_its_files_and_proves_which_image_it_was() {
         told[0].contains("/usr/bin/python3\n") && told[0].contains("of-the-image: No such file"),
         "{told:?}"
     );
+}
+
+/// A store of podman's own for one test.
+fn podman(case: &Case, args: &[&str]) -> crate::support::Ran {
+    let mut command = case.env.command("podman");
+    command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf")).args(args);
+    finish(command)
+}
+
+#[test]
+fn an_image_of_podman_s_store_is_imported_and_run_in() {
+    let case = Case::new([sh("cat /etc/of-the-image")]);
+    let folder = |name: &str| case.env.at(name).display().to_string();
+    let conf = format!(
+        "[storage]\ndriver = \"vfs\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
+        folder("graph"),
+        folder("run-of-podman")
+    );
+    fs::write(case.env.at("storage.conf"), conf).unwrap();
+    let archive = case.archive.display().to_string();
+    let loaded = podman(&case, &["load", "--quiet", "--input", &archive]).code(0).stdout;
+    let id = loaded.trim().rsplit(':').next().unwrap().to_owned();
+    let _ = podman(&case, &["tag", &id, "small:1"]).code(0);
+    let import = |name: &str| {
+        let mut command = case.env.command(env!("CARGO_BIN_EXE_provost"));
+        command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf"));
+        command.args(["image", "import", "--from", "podman", "--", name]);
+        finish(command)
+    };
+    let digest = import("small:1").code(0).stdout.trim().to_owned();
+    assert!(digest.starts_with("sha256:"), "{digest}");
+    let _ = case.run(&["--image", "small:1"]).code(0);
+    assert!(told(&case.model)[0].contains("of the image\n"));
+    // What it does not have it says itself; nothing is fetched, and nothing is left.
+    let refused = import("absent:1").code(2);
+    assert!(refused.stderr.contains("does not answer `save absent:1`"), "{}", refused.stderr);
+    // A name is no option.
+    let refused = import("--help").code(2);
+    assert!(!refused.stderr.contains("sha256:"), "{}", refused.stderr);
+    let mut left = fs::read_dir(case.env.at("images")).into_iter().flatten().filter_map(Result::ok);
+    assert!(left.all(|entry| !entry.file_name().to_string_lossy().starts_with(".new-")));
+    let unknown = case.env.provost(["image", "import", "--from", "lxc", "small:1"]).code(2);
+    assert!(unknown.stderr.contains("expected podman or docker"), "{}", unknown.stderr);
 }
 
 #[test]

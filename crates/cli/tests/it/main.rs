@@ -10,8 +10,10 @@ mod support;
 
 mod agent_runtime;
 mod attach;
+mod background;
 mod bad_input;
 mod cases;
+mod cassette;
 mod containment;
 mod crash;
 mod demo;

@@ -27,7 +27,7 @@ fn a_host_that_a_flag_allows_is_reached_and_another_is_not() {
     let run = ran.run();
     let log = env.provost(["log", &run]).code(0).stdout;
     for words in [
-        format!("network `{address}`, where commands are contained by R3 or R4"),
+        format!("network `{address}`, where commands are contained by R3, by R4, or by R2 with its broker"),
         format!("net {address} may be dialled"),
         "net evil.test:80 refused (deny: rule `default net = deny`".to_owned(),
     ] {

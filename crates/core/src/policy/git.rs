@@ -23,7 +23,8 @@ pub enum GitAccess {
 /// The layer of a preset that guards what steers other programs.
 pub(super) const CONTROL_FILES_LAYER: &str = "control files";
 /// Its rules that guard a repository.
-pub(super) const REPOSITORY: [&str; 2] = ["**/.git", "**/.git/**"];
+pub(super) const REPOSITORY: [&str; 5] =
+    ["**/.git", "**/.git/**", "**/HEAD", "**/commondir", "**/config.worktree"];
 
 impl Policy {
     /// This policy with another answer to what commands may do to the repository. [`GitAccess::Full`] takes away the

@@ -314,6 +314,9 @@ impl FromStr for Pattern {
                 if host.is_empty() || port == Some("") {
                     return Err(bad_glob(text, "a host or port is empty; write `host:port` or `host`"));
                 }
+                if target.contains('/') || target.contains('@') {
+                    return Err(bad_glob(text, "it is no address of a page; write `host:port` or `host`"));
+                }
                 let host = glob(&plain_host(host), Crosses::Yes, text)?;
                 let port = port.map(|port| glob(port, Crosses::Yes, text)).transpose()?;
                 std::iter::once(host).chain(port).collect()

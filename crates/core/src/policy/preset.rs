@@ -57,6 +57,10 @@ impl FromStr for Preset {
 const CONTROL_FILES: &[&str] = &[
     "**/.git",
     "**/.git/**",
+    // By these git takes any folder for one of its own, with a configuration that runs programs.
+    "**/HEAD",
+    "**/commondir",
+    "**/config.worktree",
     "**/.gitattributes",
     "**/.gitmodules",
     "**/.envrc",

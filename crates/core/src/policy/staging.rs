@@ -12,7 +12,7 @@ pub enum WorkspaceMode {
     #[default]
     Direct,
     /// They gather in a layer, and what policy lets stand is put into the workspace when the command has ended. A host
-    /// that cannot do that does not start the run.
+    /// that can keep nothing apart does not start the run.
     Staged {
         /// Folders that are changed at once all the same, where git ignores them: what is built there serves the next
         /// command.

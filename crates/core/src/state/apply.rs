@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::check::{Checked, must};
 use super::decided::Order;
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
-use crate::act::{ActEnd, Change, ExitFact, Intent, Recovery, Touch};
+use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
 use crate::changes::merge;
 use crate::containment::Guarantee;
@@ -118,8 +118,14 @@ impl RunState {
         } else {
             must(self.created.is_some(), "the run does not exist yet")?;
             must(self.attached, "no driver has the run")?;
-            let accounts =
-                matches!(event.body, Body::ActStaged(_) | Body::ActFinished(_) | Body::WorkspaceDrifted(_));
+            let accounts = matches!(
+                event.body,
+                Body::ActStaged(_)
+                    | Body::ActFinished(_)
+                    | Body::ProcessChanged(_)
+                    | Body::ProcessEnded(_)
+                    | Body::WorkspaceDrifted(_)
+            );
             must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
             None
         };
@@ -171,6 +177,8 @@ impl RunState {
             Body::ActSettled(body) => self.act_settled(body),
             Body::ActStaged(body) => self.act_staged(body),
             Body::ActFinished(body) => self.act_finished(body),
+            Body::ProcessChanged(body) => self.process_changed(body),
+            Body::ProcessEnded(body) => self.process_ended(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
             Body::Submitted(body) => self.run_submitted(body),
@@ -253,10 +261,12 @@ impl RunState {
         must(
             body.why != Pause::Indeterminate
                 || act.is_some_and(|act| {
-                    act.started.is_some() && act.settled.is_none() && act.staged.is_none()
+                    let background = matches!(act.started, Some(Intent::Background { .. }));
+                    act.started.is_some() && act.settled.is_none() && act.staged.is_none() && !background
                 }),
             "it names no act that may have happened and that nobody has settled",
         )?;
+        must(self.open_processes().is_empty(), "a background command still runs")?;
         if body.why == Pause::Indeterminate {
             self.indeterminate = body.act;
         }
@@ -271,7 +281,7 @@ impl RunState {
     fn must_be_asked(&self, step: StepId) -> Checked {
         must(self.step_is_closed(), "the step before it is not over")?;
         must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
-        match self.next() {
+        match self.due() {
             Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { bound: Bound::Time }) => Ok(()),
             Next::Finish(Outcome::BudgetSpent { bound }) => Err(format!("the budget of {bound} is spent")),
             _ => Err("the model is not to be asked now".to_owned()),
@@ -423,11 +433,13 @@ impl RunState {
         must(act.started.is_none(), "it started already")?;
         must(act.covers(&body.intent), "it sets out to do what was not put before the policy")?;
         self.check_limits(act, &body.intent)?;
+        self.check_process_start(act, &body.intent)?;
         if act.call.is_none() {
             self.gate.disturbed = false;
         }
         open_mut(&mut self.open, body.act)?.started = Some(body.intent.clone());
         self.command_started(body);
+        self.process_started(body);
         Ok(())
     }
 
@@ -450,6 +462,7 @@ impl RunState {
         let act = open(&self.open, body.act)?;
         act.check_end(body, self.rung)?;
         self.check_staged_end(act, body)?;
+        self.check_told(act, body)?;
         let changes = match &act.started {
             Some(Intent::Write { changes }) if body.end == ActEnd::Done => changes,
             _ => &body.changes,
@@ -468,7 +481,10 @@ impl RunState {
         // From here on nothing is refused.
         let changes = changes.clone();
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;
-        self.running.remove(&body.act);
+        self.told_of_process(body);
+        if self.process(body.act).is_none() {
+            self.running.remove(&body.act);
+        }
         self.indeterminate = self.indeterminate.filter(|open| *open != body.act);
         self.changed(&changes);
         self.count(&act, body);
@@ -507,13 +523,17 @@ impl RunState {
     }
 
     fn count(&mut self, act: &OpenAct, body: &ActFinished) {
-        if let Some(command) = &body.command {
+        self.count_command(body.command.as_ref());
+        if matches!(act.started, Some(Intent::Write { .. })) {
+            self.counts.writes += 1;
+        }
+    }
+
+    pub(super) fn count_command(&mut self, command: Option<&CommandFact>) {
+        if let Some(command) = command {
             self.counts.commands += 1;
             let rung = command.containment.as_ref().map_or(self.rung, |receipt| receipt.rung);
             self.weakest = Some(self.weakest.map_or(rung, |weakest| weakest.min(rung)));
-        }
-        if matches!(act.started, Some(Intent::Write { .. })) {
-            self.counts.writes += 1;
         }
     }
 
@@ -528,7 +548,7 @@ impl RunState {
         }
     }
 
-    fn changed(&mut self, changes: &[Change]) {
+    pub(super) fn changed(&mut self, changes: &[Change]) {
         if !changes.is_empty() {
             self.gate.debt = true;
         }
@@ -571,6 +591,10 @@ impl RunState {
             self.told_of_rewind();
             return Ok(());
         }
+        if body.why == NoteWhy::ProcessEnded {
+            self.told_of_ends();
+            return Ok(());
+        }
         if let Some(step) = &mut self.step {
             step.followed_up = true;
         }
@@ -580,7 +604,7 @@ impl RunState {
                 self.gate.verdict = None;
             }
             NoteWhy::Repeating => self.steered = self.repeats,
-            NoteWhy::CutOff | NoteWhy::Empty | NoteWhy::Rewound => {}
+            NoteWhy::CutOff | NoteWhy::Empty | NoteWhy::Rewound | NoteWhy::ProcessEnded => {}
         }
         Ok(())
     }
@@ -634,6 +658,7 @@ impl RunState {
         must(self.attached, "no driver has the run")?;
         let under_way = |act: &OpenAct| act.started.is_some() || self.cancelled.is_none();
         must(!self.open.values().any(under_way), "an act is not over")?;
+        must(self.open_processes().is_empty(), "a background command still runs")?;
         let passed_here =
             self.gate_holds() && self.gate.last.as_ref().is_some_and(|judged| judged.tree == body.tree);
         must(

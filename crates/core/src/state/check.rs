@@ -208,6 +208,13 @@ impl OpenAct {
                 )
             }
             (Intent::Write { .. }, Some(_)) => Err("it ran a command and set out to write".to_owned()),
+            (Intent::Background { .. }, Some(_)) => {
+                Err("it was to go on in the background, and it ends with its act".to_owned())
+            }
+            (Intent::Background { .. }, None) => must(
+                body.end == ActEnd::Done || (body.changes.is_empty() && body.reverted.is_empty()),
+                "it changed files and its command never ran",
+            ),
             (Intent::Command { .. }, None) => {
                 must(body.end != ActEnd::Done, "it ran a command and does not say how that ended")
             }
@@ -240,7 +247,7 @@ impl OpenAct {
                     && self.touches.iter().any(|touch| matches!(touch, Touch::Write { .. }))
                     && changes.iter().all(|change| self.writes(&change.path))
             }
-            Intent::Command { argv, .. } => command == Some(argv),
+            Intent::Command { argv, .. } | Intent::Background { argv, .. } => command == Some(argv),
         }
     }
 }

@@ -9,6 +9,7 @@ mod check;
 mod decided;
 mod net;
 mod next;
+mod process;
 mod rewind;
 mod staged;
 mod violation;
@@ -16,6 +17,7 @@ mod violation;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use next::Next;
+pub use process::{Process, ProcessEnd};
 pub use violation::Violation;
 
 use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
@@ -157,6 +159,8 @@ pub struct RunState {
     open: BTreeMap<ActId, OpenAct>,
     /// Commands that run under the driver that has the run, and what was decided of the hosts that they dial.
     running: BTreeMap<ActId, net::Dials>,
+    /// Commands in the background, by the act that starts each.
+    processes: BTreeMap<ActId, Process>,
     /// The open act of which a driver could not tell whether it happened.
     indeterminate: Option<ActId>,
     net: BTreeMap<RelPath, Change>,
@@ -208,6 +212,7 @@ impl RunState {
             step: None,
             open: BTreeMap::new(),
             running: BTreeMap::new(),
+            processes: BTreeMap::new(),
             indeterminate: None,
             net: BTreeMap::new(),
             files: BTreeMap::new(),

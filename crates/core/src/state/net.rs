@@ -34,7 +34,7 @@ impl RunState {
 
     /// A command that this driver started dials from here on.
     pub(super) fn command_started(&mut self, body: &ActStarted) {
-        if matches!(body.intent, Intent::Command { .. }) {
+        if matches!(body.intent, Intent::Command { .. } | Intent::Background { .. }) {
             self.running.insert(body.act, Dials::default());
         }
     }

@@ -30,6 +30,8 @@ pub enum Next {
     Refuse(ActId),
     /// Settle an act that started and has no end: its driver died.
     Recover(ActId),
+    /// End a background command, or account for one that is gone with its driver.
+    EndProcess(ActId),
     /// Record the submission.
     Submit(SubmitVia),
     /// Run the gate.
@@ -49,6 +51,16 @@ pub enum Next {
 impl RunState {
     /// What to do next. Pure: the same state gives the same answer.
     pub fn next(&self) -> Next {
+        let due = self.due();
+        match (&due, self.open_processes().first()) {
+            // Neither the gate nor the end of the run sees a command that still runs.
+            (Next::RunGate | Next::Finish(_), Some(process)) => Next::EndProcess(*process),
+            _ => due,
+        }
+    }
+
+    /// The same, but for background commands that have to end first.
+    pub(super) fn due(&self) -> Next {
         if let Some(finished) = &self.finished {
             return Next::Over(finished.clone());
         }
@@ -57,6 +69,9 @@ impl RunState {
         }
         if !self.attached {
             return Next::Attach;
+        }
+        if let Some(lost) = self.lost_processes().first() {
+            return Next::EndProcess(*lost);
         }
         if self.cancelled.is_some() {
             // What started is accounted for; nothing else begins.
@@ -103,6 +118,9 @@ impl RunState {
         }
         if let Some(bound) = self.ledger.spent() {
             return Next::Finish(Outcome::BudgetSpent { bound });
+        }
+        if self.untold_processes().next().is_some() {
+            return Next::Note(NoteWhy::ProcessEnded);
         }
         let step = StepId(self.ledger.steps);
         Next::Ask { step, invocation: invocation_id(&self.stream, step) }

@@ -40,6 +40,7 @@ impl RunState {
             self.open.values().all(|act| act.started.is_none()),
             "an act has started, and what became of it is not known",
         )?;
+        must(self.processes.values().all(|process| !process.is_open()), "a background command has no end")?;
         self.check_changes(changes)?;
         let mut paths = BTreeSet::new();
         for change in changes {

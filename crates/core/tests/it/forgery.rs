@@ -7,6 +7,7 @@ mod drivers;
 mod hand;
 mod images;
 mod net;
+mod processes;
 mod staged;
 
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ fn act_of(body: &Body) -> Option<ActId> {
         Body::ActSettled(body) => Some(body.act),
         Body::ActStaged(body) => Some(body.act),
         Body::ActFinished(body) => Some(body.act),
+        Body::ProcessEnded(body) => Some(body.act),
         Body::GateJudged(body) => Some(body.act),
         _ => None,
     }
@@ -176,6 +178,13 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::RunFinished(_) | Body::DriverDetached(_) | Body::ModelFailed(_) | Body::WorkspaceDrifted(_) => {
             false
         }
+        // A run does not end with one that runs, and nothing is told of one that was not there.
+        Body::ProcessEnded(_) => after.iter().any(|event| match &event.body {
+            Body::RunFinished(_) | Body::DriverDetached(_) => true,
+            Body::Note(body) => body.why == NoteWhy::ProcessEnded,
+            _ => false,
+        }),
+        Body::ProcessChanged(_) => false,
         // Missed where traffic names the host, which the worlds have none of.
         Body::NetDecided(_) => false,
     }
@@ -189,6 +198,14 @@ fn is_bound(first: &Body, second: &Body) -> bool {
         && matches!(second, Body::CallInvalid(_) | Body::ActDecided(_) | Body::Submitted(_) | Body::Note(_));
     let awaited = matches!(first, Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_))
         && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
+    // A background command dials before the act that starts it is over, and after.
+    let dials_on = match (first, second) {
+        (Body::NetDecided(_), Body::ActFinished(body)) => {
+            body.told.is_some_and(|told| told.process == body.act)
+        }
+        _ => false,
+    };
+    let same_act = same_act && !dials_on;
     let other = match (first, second) {
         (Body::GateJudged(_), Body::Note(_)) => true,
         (Body::Submitted(_), Body::ActDecided(body)) => body.call.is_none(),

@@ -276,6 +276,8 @@ fn i9_rules_that_could_not_match_are_refused() {
         "read a/../b",
         "net :443",
         "net example.org:",
+        "net https://example.org:443",
+        "net user@example.org",
         "write [äö]x",
         "exec [ -f x ]",
         &long,

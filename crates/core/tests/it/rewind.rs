@@ -63,7 +63,8 @@ proptest! {
         let changes = to_the_start(events, &state);
         // The model of a run that is cancelled is not asked any more.
         prop_assume!(!changes.is_empty() && state.cancelled().is_none());
-        let under_way = state.open_acts().values().any(|act| act.started.is_some());
+        let under_way = !state.open_processes().is_empty()
+            || state.open_acts().values().any(|act| act.started.is_some());
         let before = state.clone();
         let applied = state.apply(&event(&before, rewound(changes.clone())));
         prop_assert_eq!(applied.is_err(), under_way, "not under an act that may be changing files");
@@ -94,7 +95,8 @@ proptest! {
             let change = |before: &Option<FileFact>, after: &Option<FileFact>| {
                 Change { path: path.clone(), before: before.clone(), after: after.clone() }
             };
-            let under_way = state.open_acts().values().any(|act| act.started.is_some());
+            let under_way = !state.open_processes().is_empty()
+            || state.open_acts().values().any(|act| act.started.is_some());
             for fact in &facts {
                 let stays = *fact == now;
                 prop_assert_eq!(is_refused(&state, rewound(vec![change(&now, fact)])), stays || under_way);

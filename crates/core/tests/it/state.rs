@@ -293,6 +293,7 @@ fn the_worlds_reach_every_kind_of_event_and_every_outcome() {
         "Empty",
         "GateFailed",
         "Repeating",
+        "ProcessEnded",
     ]);
     for what in wanted {
         assert!(seen.contains_key(what), "no world reached `{what}`: {seen:#?}");

@@ -18,9 +18,9 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStaged, ActStarted, Body, CallInvalid, CallRef,
     DriverAttached, DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact,
-    ModelFailed, NetDecided, Note, Questions, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued,
-    Seen, Settlement, Submitted, Unapplied, Verdict, WhyUnapplied, WorkspaceDrifted, WorkspaceRestored,
-    WorkspaceRewound,
+    ModelFailed, NetDecided, Note, ProcessChanged, ProcessEnded, Questions, RunCancelled, RunCreated,
+    RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted, Told, Unapplied, Verdict, WhyUnapplied,
+    WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -81,7 +81,14 @@ pub(crate) fn path(text: &str) -> RelPath {
 }
 
 pub(crate) fn receipt(rung: Rung) -> Receipt {
-    Receipt { rung, guarantees: BTreeMap::new(), kernel: "6.18".to_owned(), landlock_abi: None, image: None }
+    Receipt {
+        rung,
+        guarantees: BTreeMap::new(),
+        kernel: "6.18".to_owned(),
+        landlock_abi: None,
+        image: None,
+        staged: None,
+    }
 }
 
 /// The same, of a containment that stages changes.
@@ -230,6 +237,8 @@ pub(crate) struct World {
     content: u64,
     troubles: u32,
     mood: Mood,
+    /// What contained each act when it started.
+    started_as: BTreeMap<ActId, Rung>,
 }
 
 /// What a world's model is like.
@@ -259,6 +268,7 @@ impl World {
             content: 100,
             troubles: TROUBLES,
             mood,
+            started_as: BTreeMap::new(),
         };
         // One in four runs waits in a queue first, and one in four of those is held there for a while.
         if world.choices.once_in(4) {
@@ -289,6 +299,7 @@ impl World {
             content: 100 + 100 * events.len() as u64,
             troubles: TROUBLES,
             mood: Mood::Lively,
+            started_as: rungs(events),
         };
         if world.state.created().is_none() {
             let mut created = contract(&mut world.choices);
@@ -324,8 +335,14 @@ impl World {
             self.trouble();
             return true;
         }
+        let settled = matches!(next, Next::Ask { .. } | Next::Call(_));
+        if settled && !self.state.open_processes().is_empty() && self.choices.once_in(6) {
+            self.in_the_background();
+            return true;
+        }
         match next {
             Next::Over(_) => return false,
+            Next::EndProcess(act) => self.end_process(act),
             Next::Create | Next::Dropped => unreachable!("a world begins with its run"),
             Next::Attach => self.attach(),
             Next::Ask { step, invocation } => self.ask(step, invocation),
@@ -393,7 +410,7 @@ impl World {
             0 => self.attach(),
             3 if !closes => self.append(held()),
             4 if !closes && self.choices.once_in(4) => self.append(cancelled()),
-            1 | 4 => self.append(Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None })),
+            1 | 4 => self.detach(Pause::Interrupted, None),
             5 if !closes && self.rewind() => {}
             _ => {
                 let name = self.choices.of(&[FREE[0], FREE[1]]);
@@ -404,9 +421,58 @@ impl World {
         }
     }
 
+    /// A driver leaves, and with it all that it started.
+    fn detach(&mut self, why: Pause, act: Option<ActId>) {
+        for process in self.state.open_processes() {
+            self.end_process(process);
+        }
+        self.append(Body::DriverDetached(DriverDetached { why, act }));
+    }
+
+    /// What background commands do while nobody looks.
+    fn in_the_background(&mut self) {
+        let Some(act) = self.state.open_processes().first().copied() else { return };
+        if self.choices.once_in(3) {
+            return self.end_process(act);
+        }
+        let changes = vec![self.change("a")];
+        write(&mut self.files, &changes[0]);
+        let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        self.append(Body::ProcessChanged(ProcessChanged { changes, reverted }));
+    }
+
+    fn end_process(&mut self, act: ActId) {
+        let lost = self.state.lost_processes().contains(&act);
+        let exit = if lost { ExitFact::DriverLost } else { self.exit() };
+        let open = self.started_as[&act];
+        let command = CommandFact {
+            exit,
+            duration_ms: 1,
+            output_bytes: self.state.process(act).unwrap().shown + 5,
+            survivors: 0,
+            caps: Vec::new(),
+            traffic: None,
+            containment: (open != self.state.rung()).then(|| receipt(open)),
+        };
+        let command = (!lost || self.choices.once_in(2)).then_some(command);
+        let changes = if self.choices.once_in(3) { vec![self.change("new/file")] } else { vec![] };
+        for change in &changes {
+            write(&mut self.files, change);
+        }
+        let report = digest(12);
+        self.append(Body::ProcessEnded(Box::new(ProcessEnded {
+            act,
+            command,
+            report,
+            changes,
+            reverted: vec![],
+        })));
+    }
+
     /// A person has some files put back. False where none can be.
     fn rewind(&mut self) -> bool {
-        if self.state.open_acts().values().any(|act| act.started.is_some()) {
+        let runs = !self.state.open_processes().is_empty();
+        if runs || self.state.open_acts().values().any(|act| act.started.is_some()) {
             return false;
         }
         let mut changes = Vec::new();
@@ -449,7 +515,12 @@ impl World {
         let estimate = 10 + self.choices.pick(50) as u64;
         let granted = match self.state.ledger().reserve(estimate, 100) {
             Ok(tokens) => tokens,
-            Err(bound) => return self.finish(Outcome::BudgetSpent { bound }),
+            Err(bound) => {
+                return match self.state.open_processes().first() {
+                    Some(process) => self.end_process(*process),
+                    None => self.finish(Outcome::BudgetSpent { bound }),
+                };
+            }
         };
         // Silence says nothing, a final answer ends the run, calls go on.
         let what = match self.mood {
@@ -508,7 +579,7 @@ impl World {
         let args = digest(30 + self.choices.pick(3) as u64);
         let (args, what) = match self.mood {
             Mood::Stubborn => (digest(30), self.choices.of(&[0, 6, 6, 6, 6, 6, 6, 6])),
-            _ => (args, self.choices.pick(12)),
+            _ => (args, self.choices.pick(14)),
         };
         let (tool, touches, recovery) = match what {
             0 => ("submit", vec![], Recovery::Replayable),
@@ -527,6 +598,7 @@ impl World {
             }
             6 => ("exec", vec![exec("rm -rf a")], Recovery::Supervised),
             7 => ("exec", vec![exec("git push")], Recovery::Supervised),
+            12 => ("shell_poll", vec![], Recovery::Replayable),
             8 => ("mcp", vec![Touch::Call { tool: "mail".to_owned() }], Recovery::Indeterminate),
             _ => ("exec", vec![exec("make all")], Recovery::Supervised),
         };
@@ -583,7 +655,7 @@ impl World {
                 0 => self.verdict(id, Verdict::Denied),
                 1 => self.verdict(id, Verdict::Approved),
                 _ => {
-                    self.append(Body::DriverDetached(DriverDetached { why: Pause::Approval, act: Some(id) }));
+                    self.detach(Pause::Approval, Some(id));
                 }
             }
         }
@@ -617,7 +689,13 @@ impl World {
                 Touch::Read { .. } => {}
                 Touch::Write { path } => writes.push(path.clone()),
                 Touch::Exec { argv, .. } if index == 0 => {
-                    let intent = Intent::Command { argv: argv.clone(), cwd: RelPath::root(), limit_ms: 1000 };
+                    let (argv, cwd) = (argv.clone(), RelPath::root());
+                    let staged = self.created().policy.workspace.is_staged();
+                    let intent = if act.call.is_some() && !staged && self.choices.once_in(3) {
+                        Intent::Background { argv, cwd, limit_ms: None }
+                    } else {
+                        Intent::Command { argv, cwd, limit_ms: 1000 }
+                    };
                     self.append(Body::ActStarted(ActStarted { act: id, intent }));
                     return self.dial(id);
                 }
@@ -653,6 +731,10 @@ impl World {
                 return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
             }
             return self.wrote(id, changes);
+        }
+        if let Intent::Background { .. } = intent {
+            let end = if self.choices.once_in(6) { ActEnd::Interrupted } else { ActEnd::Done };
+            return self.end(id, end, vec![], vec![], None);
         }
         if let Some(staged) = &act.staged {
             return self.apply_staged(id, staged);
@@ -758,7 +840,7 @@ impl World {
             return self.end(act, ActEnd::Interrupted, Vec::new(), Vec::new(), None);
         }
         self.troubles -= 1;
-        self.append(Body::DriverDetached(DriverDetached { why: Pause::Indeterminate, act: Some(act) }));
+        self.detach(Pause::Indeterminate, Some(act));
     }
 
     /// A write did what it set out to do, which its start says.
@@ -796,9 +878,27 @@ impl World {
             ActEnd::Done => vec![Seen { path: path("a"), content: digest(10) }],
             _ => vec![],
         };
+        let open = &self.state.open_acts()[&act];
+        let (rung, is_poll) = (open.rung, open.tool == "shell_poll");
+        let begins = matches!(open.started, Some(Intent::Background { .. }));
+        self.started_as.insert(act, rung);
+        let processes: Vec<_> = self.state.processes().map(|(act, process)| (act, process.clone())).collect();
+        let told = match (end, begins, is_poll) {
+            (ActEnd::Done, true, _) => Some(Told { process: act, from: 0, to: 3 }),
+            (ActEnd::Done, false, true) if !processes.is_empty() => {
+                let (process, was) = self.choices.of(&processes);
+                let most = match &was.end {
+                    None => was.shown + 4,
+                    Some(end) => end.command.as_ref().map_or(was.shown, |command| command.output_bytes),
+                };
+                Some(Told { process, from: was.shown, to: most })
+            }
+            _ => None,
+        };
         self.append(Body::ActFinished(Box::new(ActFinished {
             act,
             end,
+            told,
             result: digest(11),
             changes,
             reverted,
@@ -836,6 +936,20 @@ impl World {
         let after = (!gone).then(|| fact(digest(self.content)));
         Change { path, before, after }
     }
+}
+
+/// What contained each act of a journal when it started.
+fn rungs(events: &[Event]) -> BTreeMap<ActId, Rung> {
+    let mut rung = Rung::R0;
+    let mut acts = BTreeMap::new();
+    for event in events {
+        match &event.body {
+            Body::DriverAttached(body) => rung = body.containment.rung,
+            Body::ActStarted(body) => drop(acts.insert(body.act, rung)),
+            _ => {}
+        }
+    }
+    acts
 }
 
 /// All that each file that ever changed has been.

@@ -209,6 +209,7 @@ impl Run {
             kernel: "6.18.0".into(),
             landlock_abi: Some(7),
             image: None,
+            staged: None,
         };
         self.push(Body::DriverAttached(DriverAttached {
             generation: 1,
@@ -330,6 +331,7 @@ impl Run {
             unapplied: vec![],
             seen: Vec::new(),
             command,
+            told: None,
             duration_ms: 3,
         })));
     }

@@ -124,6 +124,7 @@ pub(crate) fn step(n: u32) -> (Vec<Draft>, Vec<Blob>) {
             unapplied: vec![],
             seen: vec![Seen { path, content: result.digest() }],
             command: None,
+            told: None,
             duration_ms: 3,
         })),
     ];

@@ -14,7 +14,7 @@ use super::history::History;
 use super::process::{self, Limits, Ran};
 use super::prompt::{self, Given, NO_CONTEXT, Reads};
 use super::stream::Decoder;
-use crate::{Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Sink};
+use crate::{Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, RateLimits, Sink};
 
 /// Longer limits than this are taken for it: arithmetic with instants must not overflow.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
@@ -97,6 +97,7 @@ impl PlannerDialogue {
             latency_ms: millis(start.elapsed()),
             ttft_ms: ttft.map(millis),
             model: settings.model.clone(),
+            rate_limits: RateLimits::default(),
         })
     }
 

@@ -25,6 +25,15 @@ struct Chunk<'a> {
     x_groq: Option<Groq<'a>>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
+    /// Where one vendor says, with status 200, that it failed.
+    #[serde(default)]
+    base_resp: Option<BaseResp>,
+}
+
+#[derive(Deserialize)]
+struct BaseResp {
+    #[serde(default)]
+    status_code: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -265,7 +274,8 @@ impl Decode for Decoder {
         };
         // First, since what was counted is paid for whatever else the chunk holds.
         self.take_usage(chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)));
-        if chunk.error.is_some_and(|error| error.get() != "null") {
+        let broke = chunk.base_resp.and_then(|told| told.status_code).is_some_and(|code| code != 0);
+        if broke || chunk.error.is_some_and(|error| error.get() != "null") {
             return Err(classify::failure(None, data));
         }
         if self.model.is_none() {

@@ -302,6 +302,33 @@ async fn retry_after_in_all_its_forms() {
     assert_eq!(failure.retry_after, None);
 }
 
+/// A refusal that does not say when to come back, with limits that do.
+#[tokio::test]
+async fn spent_limits_say_when_to_come_back() {
+    let headers = json!({
+        "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "1.5s", "x-ratelimit-remaining-tokens": "900", "x-ratelimit-key": CANARY,
+    });
+    for wire in WIRES {
+        let (failure, _) = fault(wire, json!({"status": 429, "message": "slow", "headers": headers})).await;
+        assert_eq!(failure.class, FailureClass::RateLimited);
+        assert_eq!(failure.retry_after, Some(Duration::from_millis(1_500)), "{failure}");
+        assert!(failure.message.contains("requests of 60"), "{failure}");
+        let limits = failure.rate_limits.unwrap();
+        assert_eq!((limits.windows.len(), limits.windows[1].remaining), (2, Some(900)));
+        assert_eq!(limits.extras, [("x-ratelimit-key".to_owned(), "[secret]".to_owned())]);
+    }
+    // What the vendor states itself counts before that; and a spent window explains no other failure.
+    let wire = WireKind::OpenAiChat;
+    let mut stated = headers.clone();
+    stated["retry-after"] = "7".into();
+    let (failure, _) = fault(wire, json!({"status": 429, "headers": stated})).await;
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
+    let (failure, _) = fault(wire, json!({"status": 500, "headers": headers})).await;
+    assert_eq!(failure.retry_after, None);
+    assert!(failure.rate_limits.is_some());
+}
+
 fn httpdate(ahead: Duration) -> String {
     httpdate::fmt_http_date(std::time::SystemTime::now() + ahead)
 }

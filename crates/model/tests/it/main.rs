@@ -4,6 +4,7 @@
 
 mod agent_runtime;
 mod bodies;
+mod contract;
 mod decoding;
 mod loopback;
 mod planner;

@@ -67,6 +67,31 @@ async fn a_server_that_does_not_stream() {
 }
 
 #[tokio::test]
+async fn limits_come_with_an_answer() {
+    let body = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\
+        Anthropic-RateLimit-Tokens-Limit: 80\r\nAnthropic-RateLimit-Tokens-Remaining: 9\r\n\r\n\
+        {\"type\":\"message\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],\"stop_reason\":\"end_turn\"}";
+    let base = serve(vec![body.as_bytes().to_vec()]);
+    let (answer, _) = ask(&provider(WireKind::AnthropicMessages, &base), &quick()).await;
+    let limits = answer.unwrap().rate_limits;
+    assert_eq!((limits.windows[0].limit, limits.windows[0].remaining), (Some(80), Some(9)));
+}
+
+/// This vendor answers 200 also when it refuses.
+#[tokio::test]
+async fn a_refusal_with_status_200() {
+    let body = br#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#;
+    let (answer, _) =
+        ask(&provider(WireKind::OpenAiChat, &serve(vec![http("application/json", body)])), &quick()).await;
+    assert_eq!(answer.unwrap_err().class, FailureClass::Quota);
+    // The control: it says 0 where all is well.
+    let body = br#"{"choices":[{"message":{"content":"x"},"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":""}}"#;
+    let (answer, _) =
+        ask(&provider(WireKind::OpenAiChat, &serve(vec![http("application/json", body)])), &quick()).await;
+    assert_eq!(answer.unwrap().assistant.text, "x");
+}
+
+#[tokio::test]
 async fn no_http_at_all_and_an_early_close() {
     for pieces in [vec![b"SSH-2.0-x\r\n\r\n".to_vec()], vec![]] {
         let (answer, _) = ask(&provider(WireKind::OpenAiChat, &serve(pieces)), &quick()).await;

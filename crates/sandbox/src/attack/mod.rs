@@ -7,6 +7,7 @@
 //!
 //! The attacks are about one's own files, processes and sockets, made for the purpose; nothing of the host is changed.
 
+mod broker;
 mod control;
 mod files;
 mod ipc;
@@ -70,6 +71,8 @@ pub(crate) enum Needs {
     Environment,
     /// A socket in `/run`.
     RunSocket,
+    /// A host that the policy allows, where its containment can give it a network.
+    Hosts,
     /// A file of the host, whose longest line is the secret.
     HostFile(&'static str),
 }
@@ -239,6 +242,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Attack> {
         processes::ATTACKS,
         ipc::ATTACKS,
         network::ATTACKS,
+        broker::ATTACKS,
         kernel::ATTACKS,
         limits::ATTACKS,
     ]

@@ -11,9 +11,6 @@ use super::raw::{call, structure};
 use super::stage::{Stage, missing};
 use super::{Attack, Judge, Needs, Promise, Tried};
 
-const BY_PATH: Promise = Promise::Nothing(
-    "Landlock governs connecting to a unix socket by path from ABI 9 on only, and no broker is asked",
-);
 const BOUND_INSIDE: Promise = Promise::Nothing(
     "a socket that somebody bound inside a folder which the command is shown can be connected to",
 );
@@ -131,7 +128,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             UnixStream::connect_addr(&name)?.write_all(s.token.as_bytes())
         },
     )
-    .on_r2(Promise::Landlock(6)),
+    .on_r2(Promise::ReceiptOrLandlock(6)),
     Attack::new(
         "abstract-datagram",
         UnixSockets,
@@ -142,23 +139,21 @@ pub(super) const ATTACKS: &[Attack] = &[
             UnixDatagram::unbound()?.send_to_addr(s.token.as_bytes(), &name).map(drop)
         },
     )
-    .on_r2(Promise::Landlock(6)),
+    .on_r2(Promise::ReceiptOrLandlock(6)),
     Attack::new(
         "docker-socket",
         UnixSockets,
         Judge::Heard,
         "connects to a unix socket outside, as docker's is",
         |s| UnixStream::connect(s.out("docker.sock"))?.write_all(s.token.as_bytes()),
-    )
-    .on_r2(BY_PATH),
+    ),
     Attack::new(
         "log-socket",
         UnixSockets,
         Judge::Heard,
         "sends to a unix socket outside, as the log's is",
         |s| UnixDatagram::unbound()?.send_to(s.token.as_bytes(), s.out("log.sock")).map(drop),
-    )
-    .on_r2(BY_PATH),
+    ),
     Attack::new(
         "packet-socket-by-path",
         UnixSockets,
@@ -170,8 +165,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             call(libc::SYS_connect, [fd.into(), address.as_slice().into(), (address.len() as i64).into()])?;
             send(fd, s, 0, &[])
         },
-    )
-    .on_r2(BY_PATH),
+    ),
     Attack::new(
         "docker-socket-by-link",
         UnixSockets,
@@ -181,8 +175,7 @@ pub(super) const ATTACKS: &[Attack] = &[
             std::os::unix::fs::symlink(s.out("docker.sock"), s.work("link"))?;
             UnixStream::connect(s.work("link"))?.write_all(s.token.as_bytes())
         },
-    )
-    .on_r2(BY_PATH),
+    ),
     Attack::new(
         "docker-socket-by-hard-link",
         UnixSockets,
@@ -211,8 +204,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack::new("socket-in-run", UnixSockets, Judge::Heard, "connects to a socket in /run", |s| {
         UnixStream::connect(format!("/run/{}.sock", s.token))?.write_all(s.token.as_bytes())
     })
-    .needs(Needs::RunSocket)
-    .on_r2(BY_PATH),
+    .needs(Needs::RunSocket),
     Attack::new(
         "socket-in-workspace",
         UnixSockets,
@@ -224,20 +216,20 @@ pub(super) const ATTACKS: &[Attack] = &[
     .on_r2(BOUND_INSIDE),
 ];
 
-fn tcp(stage: &Stage) -> std::io::Result<u16> {
+pub(super) fn tcp(stage: &Stage) -> std::io::Result<u16> {
     stage.tcp.ok_or_else(|| missing("no listener"))
 }
 
-fn udp(stage: &Stage) -> std::io::Result<u16> {
+pub(super) fn udp(stage: &Stage) -> std::io::Result<u16> {
     stage.udp.ok_or_else(|| missing("no listener"))
 }
 
 /// A socket that is never closed.
-fn socket(family: i32, kind: i32, protocol: i32) -> std::io::Result<i64> {
+pub(super) fn socket(family: i32, kind: i32, protocol: i32) -> std::io::Result<i64> {
     call(libc::SYS_socket, [family.into(), kind.into(), protocol.into()])
 }
 
-fn send(fd: i64, stage: &Stage, flags: i32, address: &[u8]) -> Tried {
+pub(super) fn send(fd: i64, stage: &Stage, flags: i32, address: &[u8]) -> Tried {
     let token = stage.token.as_bytes();
     let length = |bytes: &[u8]| i64::try_from(bytes.len()).unwrap_or(0);
     let to = if address.is_empty() { 0.into() } else { address.into() };
@@ -246,12 +238,12 @@ fn send(fd: i64, stage: &Stage, flags: i32, address: &[u8]) -> Tried {
 }
 
 /// 127.0.0.1 as a socket address.
-fn ipv4(port: u16) -> [u8; 16] {
+pub(super) fn ipv4(port: u16) -> [u8; 16] {
     structure(&[(0, libc::AF_INET as u64, 2), (2, u16::to_be(port).into(), 2), (4, 0x0100_007F, 4)])
 }
 
 /// A path as a socket address.
-fn unix(path: &std::path::Path) -> Vec<u8> {
+pub(super) fn unix(path: &std::path::Path) -> Vec<u8> {
     let mut address = (libc::AF_UNIX as u16).to_ne_bytes().to_vec();
     address.extend(path.as_os_str().as_encoded_bytes());
     address.push(0);

@@ -15,6 +15,8 @@ pub(crate) enum Promise {
     Layer(&'static str),
     /// Landlock, from this ABI on.
     Landlock(u32),
+    /// The guarantee that the attack would break, and where that is absent Landlock, from this ABI on.
+    ReceiptOrLandlock(u32),
     /// Nothing, and why.
     Nothing(&'static str),
 }
@@ -56,12 +58,17 @@ impl Attack {
         };
         match promise {
             Promise::Receipt => by(self.breaks),
+            Promise::ReceiptOrLandlock(_) if receipt.enforces(self.breaks) => by(self.breaks),
             Promise::By(guarantee) => by(guarantee),
             Promise::Layer(layer) => Promised::Fails { by: layer.to_owned() },
-            Promise::Landlock(abi) if receipt.landlock_abi.is_some_and(|has| has >= abi) => {
+            Promise::Landlock(abi) | Promise::ReceiptOrLandlock(abi)
+                if receipt.landlock_abi.is_some_and(|has| has >= abi) =>
+            {
                 Promised::Fails { by: format!("Landlock ABI {abi}") }
             }
-            Promise::Landlock(abi) => Promised::Nothing { why: format!("Landlock ABI {abi} is needed") },
+            Promise::Landlock(abi) | Promise::ReceiptOrLandlock(abi) => {
+                Promised::Nothing { why: format!("Landlock ABI {abi} is needed") }
+            }
             Promise::Nothing(why) => Promised::Nothing { why: why.to_owned() },
         }
     }

@@ -94,10 +94,14 @@ pub(super) fn captured(stream: TcpStream, desk: &Desk) -> io::Result<()> {
     let SocketAddr::V4(here) = stream.local_addr()? else { return Ok(()) };
     // At an address of its own loopback, for one, there is nobody.
     let Some(host) = desk.host_at((*here.ip()).into()) else { return Ok(()) };
-    let port = here.port();
+    to_host(stream, &host, here.port(), desk)
+}
+
+/// A connection that leads to a host, by a program that knows of no proxy.
+pub(crate) fn to_host(stream: TcpStream, host: &str, port: u16, desk: &Desk) -> io::Result<()> {
     let mut client = Client { stream, read: Vec::new() };
-    match open(&host, port, desk) {
-        Ok(server) => tunnel(client, server, &host, port, desk),
+    match open(host, port, desk) {
+        Ok(server) => tunnel(client, server, host, port, desk),
         Err(refused) if port == HTTP => match request(&mut client, desk)? {
             Some(_) => answer(&mut client, &refused, desk),
             None => Ok(()),

@@ -24,7 +24,7 @@ pub(super) struct Refused {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(crate) enum Cause {
     /// It may not be.
     Forbidden,
     /// It may be, and could not.
@@ -55,7 +55,7 @@ enum Known {
 /// A host and port, locked while it is decided on.
 type Entry = Arc<Mutex<Known>>;
 
-pub(super) struct Desk {
+pub(crate) struct Desk {
     egress: Egress,
     /// What contains the command.
     rung: Rung,
@@ -70,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Desk {
-    pub(super) fn new(egress: Egress, rung: Rung, listen: &Listen, stop: Stop) -> Self {
+    pub(crate) fn new(egress: Egress, rung: Rung, listen: &Listen, stop: Stop) -> Self {
         let names = Mutex::new(Names::new(listen));
         Self { egress, rung, stop, names, hosts: Mutex::default(), traffic: Mutex::default() }
     }
@@ -82,6 +82,11 @@ impl Desk {
             self.note(refused);
         }
         admitted
+    }
+
+    /// Whether a host may be dialled.
+    pub(crate) fn admits(&self, host: &str, port: u16) -> Result<(), Cause> {
+        self.admit(host, port).map(drop).map_err(|refused| refused.cause)
     }
 
     fn decide(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
@@ -217,7 +222,7 @@ impl Desk {
     }
 
     /// The host that stands behind an address of the sandbox.
-    pub(super) fn host_at(&self, address: IpAddr) -> Option<String> {
+    pub(crate) fn host_at(&self, address: IpAddr) -> Option<String> {
         match address {
             IpAddr::V4(address) => lock(&self.names).host(address),
             IpAddr::V6(_) => None,
@@ -286,7 +291,7 @@ impl Desk {
     }
 
     /// Leaves the report with the handle, when nothing runs any more.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let hosts = lock(&self.traffic).values().cloned().collect();
         let NetReport { traffic, .. } = &mut *lock(&self.egress.report);
         traffic.hosts = hosts;

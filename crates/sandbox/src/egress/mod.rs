@@ -4,7 +4,8 @@
 //! (`init/listen.rs`), and their descriptors come out to the driver, which serves them as long as the command runs: an
 //! HTTP and a SOCKS proxy, a DNS stub that answers for allowed names out of a table, and the ports where programs dial
 //! that know of no proxy. A socket stays in the namespace it was made in, so nothing has to run inside, and whose
-//! connection it is follows from the listener that it came to, never from what it says.
+//! connection it is follows from the listener that it came to, never from what it says. Without a namespace `broker/` is what
+//! connections come through, to the same ends.
 //!
 //! What is dialled is decided by the policy and put on record first; the name is looked up once, each of its addresses is
 //! held against [`provost_core::address::private`], and one that was checked is dialled. Nothing is decrypted.
@@ -26,12 +27,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use provost_core::containment::Rung;
 use provost_core::net::Traffic;
 use provost_core::policy::{Decision, Policy};
 
+pub(crate) use connection::to_host;
+pub(crate) use desk::{Cause, Desk};
 pub(crate) use names::{Listen, OWN_ADDRESS, RANGE_BITS};
-pub(crate) use serve::{Role, Server};
+pub(crate) use relay::{Stop, wait};
+pub(crate) use serve::{Role, Server, Workers, serve_role};
 
 /// The parsers of what commands send, for tests and fuzzing.
 pub mod parse {
@@ -152,8 +155,10 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// The weakest rung that has a network to give.
-pub(crate) const AT_LEAST: Rung = Rung::R3;
+/// Where the servers are on the loopback that a command sees.
+pub(crate) const PROXY_PORT: u16 = 3128;
+pub(crate) const SOCKS_PORT: u16 = 1080;
+pub(crate) const DNS_PORT: u16 = 53;
 
 /// Variables that tell a command's programs of the proxies, for those that would rather be told. They work without too.
 ///
@@ -171,6 +176,9 @@ pub const PROXY_ENVIRONMENT: [(&str, &str); 10] = [
     ("NODE_USE_ENV_PROXY", "1"),
     ("CARGO_HTTP_PROXY", PROXY),
 ];
+
+/// Tells the C library to ask name servers over TCP, which is what a command without a namespace can ask.
+pub(crate) const ASK_OVER_TCP: (&str, &str) = ("RES_OPTIONS", "use-vc");
 
 const PROXY: &str = "http://127.0.0.1:3128";
 const LOOPBACK: &str = "localhost,127.0.0.1,::1";

@@ -24,14 +24,14 @@ const BUFFER: usize = 16 * 1024;
 
 /// Tells all connections to end. Clones are the same.
 #[derive(Debug, Clone)]
-pub(super) struct Stop(Arc<OwnedFd>);
+pub(crate) struct Stop(Arc<OwnedFd>);
 
 impl Stop {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(Arc::new(event()?)))
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         signal(&self.0);
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn signal(event: &OwnedFd) {
 }
 
 /// Waits for one of the descriptors, and fails when the time is over or the command is.
-pub(super) fn wait(
+pub(crate) fn wait(
     wanted: &[(BorrowedFd<'_>, PollFlags)],
     stop: &Stop,
     until: Option<Instant>,

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
@@ -49,8 +49,8 @@ impl Server {
     /// Serves listeners that came out of a sandbox.
     pub(crate) fn start(egress: &Egress, rung: Rung, sockets: Vec<(Role, OwnedFd)>) -> io::Result<Self> {
         let stop = Stop::new()?;
-        let freed = Arc::new(event()?);
         let desk = Arc::new(Desk::new(egress.clone(), rung, &egress.listen(), stop.clone()));
+        let workers = Workers::new(desk.clone())?;
         let mut listeners = Listeners { tcp: Vec::new(), udp: None };
         for (role, socket) in sockets {
             match role {
@@ -59,7 +59,7 @@ impl Server {
             }
         }
         let accepts = Builder::new().name("provost-egress".to_owned()).spawn(move || {
-            accept(&listeners, &desk, &freed);
+            accept(&listeners, &desk, workers);
             desk.close();
         })?;
         Ok(Self { stop, accepts: Some(accepts) })
@@ -80,14 +80,12 @@ struct Listeners {
     udp: Option<UdpSocket>,
 }
 
-fn accept(listeners: &Listeners, desk: &Arc<Desk>, freed: &Arc<OwnedFd>) {
-    let live = Arc::new(AtomicUsize::new(0));
-    let mut workers: Vec<JoinHandle<()>> = Vec::new();
+fn accept(listeners: &Listeners, desk: &Desk, mut workers: Workers) {
     let mut short_until = None;
     loop {
-        workers.retain(|worker| !worker.is_finished());
-        let full = live.load(Ordering::SeqCst) >= MOST_CONNECTIONS || short_until.is_some();
-        let mut wanted = vec![(freed.as_fd(), PollFlags::IN)];
+        workers.sweep();
+        let full = workers.is_full() || short_until.is_some();
+        let mut wanted = vec![(workers.freed(), PollFlags::IN)];
         wanted.extend(listeners.udp.iter().map(|udp| (udp.as_fd(), PollFlags::IN)));
         if !full {
             wanted.extend(listeners.tcp.iter().map(|(_, listener)| (listener.as_fd(), PollFlags::IN)));
@@ -98,7 +96,6 @@ fn accept(listeners: &Listeners, desk: &Arc<Desk>, freed: &Arc<OwnedFd>) {
             // The command is over.
             Err(_) => break,
         }
-        let _ = rustix::io::read(freed, &mut [0u8; 8]);
         if let Some(udp) = &listeners.udp {
             answer(udp, desk);
         }
@@ -107,21 +104,82 @@ fn accept(listeners: &Listeners, desk: &Arc<Desk>, freed: &Arc<OwnedFd>) {
         }
         for (role, listener) in &listeners.tcp {
             match listener.accept() {
-                Ok((stream, _)) => workers.extend(work(*role, stream, desk, &live, freed)),
+                Ok((stream, _)) => {
+                    let role = *role;
+                    workers.start(stream, move |stream, desk| serve_role(role, stream, desk));
+                }
                 Err(error) if is_short(&error) => short_until = Some(Instant::now() + SHORT_OF_DESCRIPTORS),
                 // Nobody there, or gone before it was accepted.
                 Err(_) => {}
             }
         }
     }
-    for worker in workers {
-        let _ = worker.join();
-    }
+    workers.join();
 }
 
 fn is_short(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
+}
+
+/// The threads of a command's connections, one for each.
+pub(crate) struct Workers {
+    desk: Arc<Desk>,
+    live: Arc<AtomicUsize>,
+    freed: Arc<OwnedFd>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    pub(crate) fn new(desk: Arc<Desk>) -> io::Result<Self> {
+        Ok(Self { desk, live: Arc::default(), freed: Arc::new(event()?), threads: Vec::new() })
+    }
+
+    /// Becomes readable when one has ended.
+    pub(crate) fn freed(&self) -> BorrowedFd<'_> {
+        self.freed.as_fd()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.live.load(Ordering::SeqCst) >= MOST_CONNECTIONS
+    }
+
+    /// Forgets those that have ended.
+    pub(crate) fn sweep(&mut self) {
+        let _ = rustix::io::read(&self.freed, &mut [0u8; 8]);
+        self.threads.retain(|thread| !thread.is_finished());
+    }
+
+    /// Serves a connection on a thread of its own. Where there is none to be had it is closed, and `false`.
+    pub(crate) fn start(
+        &mut self,
+        stream: TcpStream,
+        serve: impl FnOnce(TcpStream, &Desk) -> io::Result<()> + Send + 'static,
+    ) -> bool {
+        self.live.fetch_add(1, Ordering::SeqCst);
+        let counted = Live { count: self.live.clone(), freed: self.freed.clone() };
+        let desk = self.desk.clone();
+        let work = move || {
+            let _counted = counted;
+            if stream.set_nonblocking(true).is_err() {
+                return;
+            }
+            let _ = stream.set_nodelay(true);
+            // What fails here ends the connection; what was refused or dialled is with the desk.
+            let _ = serve(stream, &desk);
+        };
+        let thread = Builder::new().name("provost-egress".to_owned()).stack_size(STACK).spawn(work);
+        let started = thread.is_ok();
+        self.threads.extend(thread);
+        started
+    }
+
+    /// Waits until all have ended.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Counts a connection as long as it lives.
@@ -137,32 +195,14 @@ impl Drop for Live {
     }
 }
 
-/// Serves a connection on a thread of its own. Where there is none to be had it is closed.
-fn work(
-    role: Role,
-    stream: TcpStream,
-    desk: &Arc<Desk>,
-    live: &Arc<AtomicUsize>,
-    freed: &Arc<OwnedFd>,
-) -> Option<JoinHandle<()>> {
-    live.fetch_add(1, Ordering::SeqCst);
-    let counted = Live { count: live.clone(), freed: freed.clone() };
-    let desk = desk.clone();
-    let serve = move || {
-        let _counted = counted;
-        if stream.set_nonblocking(true).is_err() {
-            return;
-        }
-        let _ = stream.set_nodelay(true);
-        // What fails here ends the connection; what was refused or dialled is with the desk.
-        let _ = match role {
-            Role::Proxy => connection::proxy(stream, &desk),
-            Role::Socks => connection::socks(stream, &desk),
-            Role::Capture => connection::captured(stream, &desk),
-            Role::QuestionsOverTcp | Role::Questions => connection::questions(stream, &desk),
-        };
-    };
-    Builder::new().name("provost-egress".to_owned()).stack_size(STACK).spawn(serve).ok()
+/// Serves a connection that came to a listener for this.
+pub(crate) fn serve_role(role: Role, stream: TcpStream, desk: &Desk) -> io::Result<()> {
+    match role {
+        Role::Proxy => connection::proxy(stream, desk),
+        Role::Socks => connection::socks(stream, desk),
+        Role::Capture => connection::captured(stream, desk),
+        Role::QuestionsOverTcp | Role::Questions => connection::questions(stream, desk),
+    }
 }
 
 /// Answers the questions that wait, a bounded number at a time.

@@ -19,7 +19,7 @@ const LEFT_OUT: [&str; 5] = ["share", "etc", "lib/rustlib/src", "lib/rustlib/rus
 /// Programs that an image is of no use without.
 const NEEDED: [&str; 4] = ["sh", "cc", "ld", "as"];
 /// Programs that builds and tests expect, as far as the host has them.
-const USUAL: [&str; 68] = [
+const USUAL: [&str; 69] = [
     "ar",
     "awk",
     "basename",
@@ -87,6 +87,7 @@ const USUAL: [&str; 68] = [
     "uname",
     "uniq",
     "wc",
+    "which",
     "xargs",
 ];
 /// What the linker asks the C compiler for.
@@ -111,8 +112,11 @@ const LINKED: [&str; 19] = [
     "libc.so.6",
     "libm.so.6",
 ];
-/// Folders and files of the host that go in whole, as far as it has them: C headers, and how names are looked up.
-const WHOLE: [&str; 5] = [
+/// Folders and files of the host that go in whole, as far as it has them: C headers, the locale of commands, and how names
+/// are looked up.
+const WHOLE: [&str; 7] = [
+    "/usr/lib/locale/C.utf8",
+    "/usr/lib/locale/C.UTF-8",
     "/usr/include",
     "/usr/lib/git-core",
     "/usr/share/git-core/templates",
@@ -221,7 +225,7 @@ impl HostTools {
         Self { path: std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect() }
     }
 
-    fn find(&self, name: &str) -> Result<PathBuf, MissingTool> {
+    pub(super) fn find(&self, name: &str) -> Result<PathBuf, MissingTool> {
         let candidates = self.path.iter().map(|folder| folder.join(name));
         candidates
             .into_iter()

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use oci_spec::image::{
@@ -17,6 +18,16 @@ use super::blob::Hashing;
 const LARGEST_DOCUMENT: u64 = 8 << 20;
 /// Indexes in indexes, at most.
 const DEEPEST: usize = 4;
+
+/// Opens a file of a layout, which whoever made it may have put anything for: a pipe would be waited for.
+pub(super) fn open_file(path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no ordinary file"))
+}
 
 /// How a layer's tar stream is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +198,7 @@ impl<'a> Layout<'a> {
     }
 
     fn document(&self, path: &Path) -> Result<Vec<u8>, ImageError> {
-        let file = File::open(path).map_err(|error| match error.kind() {
+        let file = open_file(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
                 let inside = path.strip_prefix(self.folder).unwrap_or(path);
                 self.wrong(&format!("it has no `{}`", inside.display()))
@@ -265,7 +276,7 @@ fn packing(kind: &MediaType) -> Option<Packing> {
 impl Layer {
     /// The digest of the blob as it lies there, against its name.
     pub(super) fn check(&self) -> Result<(), ImageError> {
-        let file = File::open(&self.file).map_err(ImageError::io(&self.file))?;
+        let file = open_file(&self.file).map_err(ImageError::io(&self.file))?;
         let (found, _) = Hashing::new(file).finish().map_err(ImageError::io(&self.file))?;
         if found == self.digest {
             return Ok(());

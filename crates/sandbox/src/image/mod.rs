@@ -6,9 +6,11 @@
 //! layer's content.
 //!
 //! Where to start reading: `store.rs` (import, find, list), `layout.rs` (what is read), `unpack.rs` (what is made of a
-//! layer). `make.rs` writes a layout, and `host.rs` gathers the host's Rust toolchain for one.
+//! layer). `make.rs` writes a layout, `host.rs` gathers the host's Rust toolchain for one, and
+//! `engine.rs` asks podman or docker for one.
 
 mod blob;
+mod engine;
 mod host;
 mod layout;
 mod make;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 
 use provost_core::digest::Digest;
 
+pub use engine::Engine;
 pub use host::{HostTools, MissingTool, NoImage, rust_image};
 pub use store::{Image, ImageStore};
 

@@ -266,7 +266,7 @@ impl ImageStore {
     }
 
     /// A fresh folder to fill. What others left unfinished, and nobody fills any more, goes.
-    fn unfinished(&self) -> Result<Unfinished, ImageError> {
+    pub(super) fn unfinished(&self) -> Result<Unfinished, ImageError> {
         let mut private = fs::DirBuilder::new();
         private.recursive(true).mode(0o700).create(&self.folder).map_err(ImageError::io(&self.folder))?;
         for entry in fs::read_dir(&self.folder).map_err(ImageError::io(&self.folder))? {
@@ -292,7 +292,10 @@ impl ImageStore {
 }
 
 /// A folder that is being filled; removed with this.
-struct Unfinished(PathBuf, #[expect(dead_code, reason = "the lock is held for as long as it is open")] File);
+pub(super) struct Unfinished(
+    pub(super) PathBuf,
+    #[expect(dead_code, reason = "the lock is held for as long as it is open")] File,
+);
 
 impl Unfinished {
     fn remove(self) -> Result<(), ImageError> {
@@ -327,7 +330,7 @@ fn write_about(folder: &Path, about: &Image) -> Result<(), ImageError> {
 }
 
 /// A name that can be typed, and that no digest can be taken for.
-fn checked_name(name: &str) -> Result<String, ImageError> {
+pub(super) fn checked_name(name: &str) -> Result<String, ImageError> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"._/:-".contains(&byte);
     let is_digest = parse_digest(name).is_ok();
     if name.is_empty() || name.len() > 255 || !name.bytes().all(good) || name.starts_with('-') || is_digest {

@@ -1,6 +1,7 @@
 //! One layer onto a root: entries beneath it whatever their names and links say, whiteouts, and nothing that could
 //! harm the host or outlive its use.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,6 +9,7 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
@@ -15,7 +17,7 @@ use tar::EntryType;
 
 use super::ImageError;
 use super::blob::Hashing;
-use super::layout::{Layer, Packing};
+use super::layout::{Layer, Packing, open_file};
 use crate::sys;
 
 /// What begins the name of an entry that removes another one (OCI image specification, "Whiteouts").
@@ -48,7 +50,7 @@ pub(super) fn layer(
     counted: &mut Counted,
 ) -> Result<(), ImageError> {
     layer.check()?;
-    let file = File::open(&layer.file).map_err(ImageError::io(&layer.file))?;
+    let file = open_file(&layer.file).map_err(ImageError::io(&layer.file))?;
     let file = BufReader::with_capacity(256 * 1024, file);
     let damaged = |error: &dyn std::fmt::Display| ImageError::Entry {
         layer: number,
@@ -76,7 +78,7 @@ pub(super) fn layer(
 
 /// Unpacks an archive of a layout: files and folders only.
 pub(super) fn archive(root: &Path, archive: &Path, bounds: Bounds) -> Result<(), ImageError> {
-    let mut file = File::open(archive).map_err(ImageError::io(archive))?;
+    let mut file = open_file(archive).map_err(ImageError::io(archive))?;
     let mut magic = [0; 2];
     let count = file.read(&mut magic).map_err(ImageError::io(archive))?;
     let file = io::Cursor::new(magic[..count].to_vec()).chain(file);
@@ -103,6 +105,24 @@ pub(super) fn archive(root: &Path, archive: &Path, bounds: Bounds) -> Result<(),
 fn open_root(root: &Path) -> Result<OwnedFd, ImageError> {
     rustix::fs::openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| ImageError::io(root)(errno.into()))
+}
+
+/// The most that is read from one entry's content to the next one's, in bytes: names, attributes, padding.
+const LONGEST_HEADERS: u64 = 1 << 20;
+
+/// Passes on what it reads as long as there is room.
+struct Metered<R> {
+    inner: R,
+    room: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        let left = self.room.get().checked_sub(count as u64);
+        self.room.set(left.ok_or_else(|| io::Error::other("its header is longer than 1 MiB"))?);
+        Ok(count)
+    }
 }
 
 /// Where entries go.
@@ -143,7 +163,9 @@ impl Target<'_> {
         };
         let unreadable =
             |entry: &Path, error: &io::Error| refused(entry, format!("which cannot be read ({error})"));
-        let mut archive = tar::Archive::new(stream);
+        // Between entries lie headers, which are read whole: names of any length among them.
+        let room = Rc::new(Cell::new(LONGEST_HEADERS));
+        let mut archive = tar::Archive::new(Metered { inner: stream, room: Rc::clone(&room) });
         let entries = archive.entries().map_err(|error| unreadable(Path::new(""), &error))?;
         // What this layer has put there: its own whiteouts do not touch it.
         let mut own = HashSet::new();
@@ -164,10 +186,13 @@ impl Target<'_> {
                 );
                 return Err(refused(&named, why));
             }
+            room.set(u64::MAX);
             self.put(&mut entry, &named, &mut own, &mut times).map_err(|error| match error {
                 Refused::Because(why) => refused(&named, why),
                 Refused::Errno(errno) => ImageError::io(self.path.join(&named))(errno.into()),
             })?;
+            io::copy(&mut entry, &mut io::sink()).map_err(|error| unreadable(&named, &error))?;
+            room.set(LONGEST_HEADERS);
         }
         for (folder, seconds) in times.into_iter().rev() {
             // A folder that a later entry removed has no time to set.
@@ -208,6 +233,9 @@ impl Target<'_> {
                 return because("a whiteout of nothing");
             }
             return self.white_out(&folder.join(gone), own);
+        }
+        if self.number == 0 && matches!(kind, EntryType::Symlink | EntryType::Link) {
+            return because("which is a link, and no part of a layout");
         }
         let place = Place { folder: self.folder(folder, own)?, name };
         match kind {

@@ -6,12 +6,14 @@ use std::fmt::Write;
 use sha2::{Digest, Sha256};
 
 use crate::record::Captured;
+use crate::running::Chunk;
 
 pub(super) struct Capture {
     keep_head: usize,
     keep_tail: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
+    from: u64,
     total: u64,
     digest: Sha256,
 }
@@ -23,6 +25,7 @@ impl Capture {
             keep_tail,
             head: Vec::new(),
             tail: VecDeque::new(),
+            from: 0,
             total: 0,
             digest: Sha256::new(),
         }
@@ -40,13 +43,31 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// Whether there is something that was not taken.
+    pub(super) fn is_new(&self) -> bool {
+        self.total > self.from
+    }
+
+    /// What came since the last part was taken.
+    pub(super) fn part(&self) -> Chunk {
+        let (head, tail) = (self.head.clone(), self.tail.iter().copied().collect());
+        Chunk { from: self.from, to: self.total, head, tail }
+    }
+
+    /// That part was taken. The next one has as much room again.
+    pub(super) fn taken(&mut self) {
+        self.from = self.total;
+        self.head.clear();
+        self.tail.clear();
+    }
+
     pub(super) fn finish(self) -> Captured {
         let mut sha256 = String::with_capacity(64);
         for byte in self.digest.finalize() {
             // Writing to a string does not fail.
             let _ = write!(sha256, "{byte:02x}");
         }
-        Captured { head: self.head, tail: self.tail.into(), total: self.total, sha256 }
+        Captured { head: self.head, tail: self.tail.into(), from: self.from, total: self.total, sha256 }
     }
 }
 
@@ -77,6 +98,27 @@ mod tests {
             assert_eq!((kept.total, kept.dropped()), (10, 5));
             assert_eq!(kept.sha256, "84d89877f0d4041efb6bf91a16f0248f2fd573e6af05c19f96bedb9f882f7882");
         }
+    }
+
+    #[test]
+    fn each_part_has_the_room_of_the_whole_and_goes_on_where_the_last_ended() {
+        let mut capture = Capture::new(3, 2);
+        assert!(!capture.is_new());
+        capture.push(b"01234567");
+        let first = capture.part();
+        capture.taken();
+        assert_eq!((first.from, first.to), (0, 8));
+        assert_eq!((first.head.as_slice(), first.tail.as_slice()), (&b"012"[..], &b"67"[..]));
+        assert!(!capture.is_new());
+        capture.push(b"89ab");
+        let second = capture.part();
+        capture.taken();
+        assert_eq!((second.from, second.to), (8, 12));
+        assert_eq!((second.head.as_slice(), second.tail.as_slice()), (&b"89a"[..], &b"b"[..]));
+        capture.push(b"c");
+        let rest = capture.finish();
+        assert_eq!((rest.from, rest.total, rest.dropped()), (12, 13, 0));
+        assert_eq!((rest.head.as_slice(), rest.tail.as_slice()), (&b"c"[..], &b""[..]));
     }
 
     #[test]

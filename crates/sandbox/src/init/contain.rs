@@ -78,8 +78,18 @@ fn prepare(plan: &Plan, order: &Order, ends: &Ends) -> Result<Program, Failure> 
     }
     // With the command's own rights, so that no folder is entered which it could not enter itself.
     rustix::process::chdir(order.cwd.path()).at("chdir", order.cwd.path())?;
-    if !plan.seccomp.0.is_empty() {
+    if plan.brokered {
+        let listener = sys::load_filter_with_listener(&plan.seccomp.0).step("seccomp-notify")?;
+        // It must not stay here: whoever has it answers.
+        wire::try_report(&ends.setup, &Report::Brokered, &[listener.as_fd()]).step("seccomp-notify")?;
+    } else if !plan.seccomp.0.is_empty() {
         sys::load_filter(&plan.seccomp.0).step("seccomp")?;
+    }
+    if plan.rung > Rung::R0
+        && let Some(most) = plan.limits.open_files
+    {
+        // Last: the kernel also takes it for the number of descriptors that may be on their way to others.
+        sys::limit(libc::RLIMIT_NOFILE, most).step("limits")?;
     }
     Ok(program)
 }
@@ -130,7 +140,6 @@ fn limits(limits: &Caps, rung: Rung) -> Result<(), Failure> {
         sys::limit_cpu(ms.div_ceil(1000)).step("limits")?;
     }
     set(libc::RLIMIT_FSIZE, limits.file_bytes)?;
-    set(libc::RLIMIT_NOFILE, limits.open_files)?;
     if rung >= Rung::R3 {
         // Inside of the user namespace this counts the sandbox alone; outside it would count all of the user's.
         set(libc::RLIMIT_NPROC, limits.processes)?;

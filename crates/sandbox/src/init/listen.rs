@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::egress::{Listen, OWN_ADDRESS, RANGE_BITS, Role};
+use crate::egress::{DNS_PORT, Listen, OWN_ADDRESS, PROXY_PORT, RANGE_BITS, Role, SOCKS_PORT};
 use crate::record::Failure;
 use crate::sys::Step;
 use crate::wire::{self, Report};
@@ -25,10 +25,10 @@ pub(super) fn open(listen: &Listen, setup: &OwnedFd) -> Result<(), Failure> {
     }
     let home = Ipv4Addr::LOCALHOST;
     let mut wanted = vec![
-        (Role::Proxy, home, 3128),
-        (Role::Socks, home, 1080),
-        (Role::Questions, home, 53),
-        (Role::QuestionsOverTcp, home, 53),
+        (Role::Proxy, home, PROXY_PORT),
+        (Role::Socks, home, SOCKS_PORT),
+        (Role::Questions, home, DNS_PORT),
+        (Role::QuestionsOverTcp, home, DNS_PORT),
         (Role::Capture, Ipv4Addr::UNSPECIFIED, 80),
         (Role::Capture, Ipv4Addr::UNSPECIFIED, 443),
     ];

@@ -79,7 +79,7 @@ fn open_null() -> Result<OwnedFd, Errno> {
 }
 
 /// All of a memfd, from its start, whoever read it before.
-fn read_all(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+pub(crate) fn read_all(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let length = rustix::fs::fstat(fd)?.st_size as usize;
     let mut bytes = vec![0; length];
     let mut done = 0;

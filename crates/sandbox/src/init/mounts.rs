@@ -96,6 +96,10 @@ fn take(view: &View) -> Result<(Vec<Copy<'_>>, Option<OwnedFd>), Failure> {
                 Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR) if !required => {}
                 Err(errno) => return Err(errno).at("mount", path.path()),
             },
+            ViewStep::Copied { path, from, writable } => {
+                let (tree, is_dir) = copy(from.path(), *writable).at("mount", from.path())?;
+                copies.push(Copy { path: path.path(), tree, is_dir });
+            }
             ViewStep::Staged { path, writable } => {
                 let path = path.path();
                 let made = Store::new(view.disk_bytes).and_then(|mut store| store.over(path));
@@ -228,7 +232,10 @@ fn furnish(
                 }
                 put(root, Path::new("/tmp"), true, tmp.as_fd())?;
             }
-            ViewStep::Bind { path, .. } | ViewStep::Staged { path, .. } | ViewStep::Private { path } => {
+            ViewStep::Bind { path, .. }
+            | ViewStep::Copied { path, .. }
+            | ViewStep::Staged { path, .. }
+            | ViewStep::Private { path } => {
                 if let Some(copy) = copies.next_if(|copy| copy.path == path.path()) {
                     put(root, copy.path, copy.is_dir, copy.tree.as_fd())?;
                 }

@@ -1,6 +1,7 @@
 //! The probe's checks. Each is performed in a process of its own, against a scratch folder, by the code that
 //! contains commands, and has 500 ms.
 
+mod broker;
 mod layer;
 
 use std::fs;
@@ -22,6 +23,7 @@ use crate::bytes::Bytes;
 use crate::plan::{Carve, LandlockPlan};
 use crate::probe::{Fact, fact};
 use crate::profile::{ImageRoot, Profile};
+use crate::seccomp::Sockets;
 use crate::sys::{self, Side};
 use crate::view::{self, View};
 use crate::wire::{self, Report};
@@ -66,8 +68,8 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
     let checks: [(&str, libc::c_int, Check<'_>); 19] = [
         (fact::SUBREAPER, 0, &subreaper),
         (fact::NO_NEW_PRIVILEGES, 0, &no_new_privileges),
-        (fact::SECCOMP, 0, &|| filter(true)),
-        (fact::SECCOMP_NO_INET, 0, &|| filter(false)),
+        (fact::SECCOMP, 0, &|| filter(Sockets::Namespace)),
+        (fact::SECCOMP_NO_INET, 0, &|| filter(Sockets::UnixOnly)),
         (fact::LANDLOCK_WRITE, 0, &|| scratch.landlock_write()),
         (fact::LANDLOCK_READ, 0, &|| scratch.landlock_read()),
         (fact::LANDLOCK_SIBLINGS, 0, &|| scratch.landlock_siblings()),
@@ -88,6 +90,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         say(name, in_child(namespaces, check));
     }
     say(fact::PID_NAMESPACE, pid_namespace());
+    say(fact::BROKER, broker::broker(&scratch));
     0
 }
 
@@ -229,13 +232,13 @@ fn no_new_privileges() -> Seen {
     }
 }
 
-fn filter(inet: bool) -> Seen {
+fn filter(sockets: Sockets) -> Seen {
     rustix::thread::set_no_new_privs(true).map_err(text)?;
     let file = rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC).map_err(text)?;
-    sys::load_filter(&seccomp::program(inet)).map_err(text)?;
+    sys::load_filter(&seccomp::program(sockets)).map_err(text)?;
     let open = |family| socket(family, SocketType::STREAM, None).map_err(std::io::Error::from);
     works("a unix socket", open(AddressFamily::UNIX))?;
-    if inet {
+    if sockets == Sockets::Namespace {
         works("an internet socket", open(AddressFamily::INET))?;
     } else {
         refused("an internet socket", open(AddressFamily::INET), &[Errno::ACCESS])?;

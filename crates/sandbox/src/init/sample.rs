@@ -88,6 +88,10 @@ pub(super) fn reached(caps: &Caps, sampler: Option<Sampler>, status: Option<i32>
             note(&mut hits, CapHit { cap, limit, reached });
         }
     }
+    let spent = status.is_some_and(|raw| ended_by(raw, libc::SIGXCPU));
+    if let Some(limit) = caps.cpu_ms.filter(|_| spent) {
+        note(&mut hits, CapHit { cap: Cap::Cpu, limit, reached: usage.cpu_ms.max(limit) });
+    }
     let too_large = status.is_some_and(|raw| ended_by(raw, libc::SIGXFSZ));
     if let Some(limit) = caps.file_bytes.filter(|_| too_large) {
         note(&mut hits, CapHit { cap: Cap::FileSize, limit, reached: limit });

@@ -17,9 +17,11 @@ use super::capture::Capture;
 use super::pid1::Last;
 use super::sample::{self, Sampler};
 use super::{contain, kill, overlay, pid1, read_all};
+use crate::broker;
 use crate::bytes::Bytes;
 use crate::plan::{Order, Plan};
 use crate::record::{self, Ended, ExitRecord, Failure};
+use crate::sandbox::memory;
 use crate::sys::{self, Side, Step};
 use crate::view::HOME;
 use crate::wire::{self, Report};
@@ -107,7 +109,7 @@ fn run(
     // Nobody of the same user reads our memory or takes our descriptors. Not earlier: the child still has to write
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
-    let Readiness { unprotected, layer } = await_ready(control, &mut child, plan.rung)?;
+    let Readiness { unprotected, layer } = await_ready(control, &mut child, plan.rung, private.as_deref())?;
     let mut receipt = plan.receipt.clone();
     if !unprotected.is_empty() {
         receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
@@ -132,6 +134,7 @@ fn run(
         capture: Capture::new(order.keep_head, order.keep_tail),
         buffer: vec![0; CHUNK],
         output_open: true,
+        notice: Notice::NotWanted,
         last: Last::default(),
         sampler: if plan.rung >= Rung::R3 {
             None
@@ -299,7 +302,12 @@ struct Readiness {
 
 /// Waits for the command's process to stand ready before `execve`; otherwise kills and collects it. The driver gets the
 /// layer before that.
-fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Readiness, Failure> {
+fn await_ready(
+    control: &OwnedFd,
+    child: &mut Child,
+    rung: Rung,
+    private: Option<&Path>,
+) -> Result<Readiness, Failure> {
     let mut layer = None;
     let deadline = Instant::now() + SETUP_LIMIT;
     let failure = loop {
@@ -321,6 +329,15 @@ fn await_ready(control: &OwnedFd, child: &mut Child, rung: Rung) -> Result<Readi
                     wire::report_with(control, &Report::Layer, &passed);
                     continue;
                 }
+                Some((Report::Brokered, mut descriptors)) => match private.map(broker::folder).transpose() {
+                    Ok(folder) => {
+                        descriptors.extend(folder);
+                        let passed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+                        wire::report_with(control, &Report::Brokered, &passed);
+                        continue;
+                    }
+                    Err(errno) => Failure::new("private-tmp", errno.raw_os_error(), ""),
+                },
                 Some((Report::Ready { unprotected }, _)) => return Ok(Readiness { unprotected, layer }),
                 Some((listening @ Report::Listening { .. }, sockets)) => {
                     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
@@ -373,13 +390,40 @@ pub(super) enum Cut {
     DriverLost,
 }
 
-pub(super) fn read_driver(control: &OwnedFd) -> Option<Cut> {
+/// What a driver says.
+enum Word {
+    Stop(Cut),
+    Take,
+    Notice,
+}
+
+fn hear(control: &OwnedFd) -> Option<Word> {
     match wire::receive(control, RecvFlags::DONTWAIT) {
-        Ok((packet, _)) if packet == [wire::CANCEL] => Some(Cut::Cancel),
-        Ok((packet, _)) if packet.is_empty() => Some(Cut::DriverLost),
-        Ok(_) | Err(Errno::AGAIN) => None,
-        Err(_) => Some(Cut::DriverLost),
+        Ok((packet, _)) => match packet.as_slice() {
+            [] => Some(Word::Stop(Cut::DriverLost)),
+            [wire::CANCEL] => Some(Word::Stop(Cut::Cancel)),
+            [wire::TAKE] => Some(Word::Take),
+            [wire::NOTICE] => Some(Word::Notice),
+            _ => None,
+        },
+        Err(Errno::AGAIN) => None,
+        Err(_) => Some(Word::Stop(Cut::DriverLost)),
     }
+}
+
+/// The same, of which only an order to stop counts.
+pub(super) fn read_driver(control: &OwnedFd) -> Option<Cut> {
+    match hear(control)? {
+        Word::Stop(cut) => Some(cut),
+        Word::Take | Word::Notice => None,
+    }
+}
+
+/// Whether the driver wants to know that there is output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Notice {
+    Wanted,
+    NotWanted,
 }
 
 /// Polls until something happens or the deadline passes.
@@ -408,6 +452,7 @@ struct Watch<'run> {
     capture: Capture,
     buffer: Vec<u8>,
     output_open: bool,
+    notice: Notice,
     /// What is known of its end.
     last: Last,
     /// Watches the sums of the tree where no process 1 does.
@@ -419,19 +464,49 @@ impl Watch<'_> {
     fn until_end(&mut self, deadline: Instant) -> Option<Cut> {
         loop {
             self.wait(self.sampler.as_ref().map_or(deadline, |sampler| deadline.min(sampler.due())));
-            if let Some(cut) = self.control.and_then(read_driver) {
-                self.control = None;
-                return Some(cut);
+            match self.control.and_then(hear) {
+                Some(Word::Stop(cut)) => {
+                    self.control = None;
+                    return Some(cut);
+                }
+                Some(Word::Take) => self.hand_over(),
+                Some(Word::Notice) => self.notice = Notice::Wanted,
+                None => {}
             }
             if self.collect() {
                 return None;
             }
             self.drain_once();
+            self.give_notice();
             if let Some(hit) = self.sampler.as_mut().and_then(|sampler| sampler.look(tree)) {
                 return Some(Cut::Capped(hit));
             }
             if Instant::now() >= deadline {
                 return Some(Cut::Deadline);
+            }
+        }
+    }
+
+    /// Gives the driver what the command wrote since it last asked, with what is still in the pipe.
+    fn hand_over(&mut self) {
+        for _ in 0..LAST_READS {
+            if !self.drain_once() {
+                break;
+            }
+        }
+        let Some(control) = self.control else { return };
+        // What cannot be handed over stays where it is, and no file comes.
+        match memory(&self.capture.part()) {
+            Ok(file) if wire::report_with(control, &Report::Output, &[file.as_fd()]) => self.capture.taken(),
+            Ok(_) | Err(_) => drop(wire::report(control, &Report::Output)),
+        }
+    }
+
+    fn give_notice(&mut self) {
+        if self.notice == Notice::Wanted && self.capture.is_new() {
+            self.notice = Notice::NotWanted;
+            if let Some(control) = self.control {
+                wire::report(control, &Report::Wrote);
             }
         }
     }

@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 
-use provost_core::containment::{Guarantee, Rung, Strength};
+use provost_core::containment::{Guarantee, Rung, StagedBy, Strength};
+use provost_core::policy::{Effect, Layer, Policy, Preset};
 use provost_sandbox::{
-    Cancel, Probe, Profile, RunError, RungChoice, Sandbox, Surroundings, Unavailable, advice,
+    Cancel, Egress, HostDecision, NotRecorded, Probe, Profile, Record, RunError, RungChoice, Sandbox,
+    Surroundings, Unavailable, advice,
 };
 use serde_json::{Value, json};
 
@@ -114,6 +116,8 @@ fn poorer_process() {
     // A sandbox that was promised by a probe of better days.
     let stale = Sandbox::new(&before, profile(), RungChoice::Exactly(before.strongest)).unwrap();
     let stale = run(&stale, "stale");
+    // The host's own sockets, and a network of one of them, as far as what is left can tell them apart.
+    let dialled = strongest.receipt().can_dial().then(|| dial(&strongest, command("dial")));
     let refused = match Sandbox::new(&probe, profile(), RungChoice::Strongest { at_least: Rung::R3 }) {
         Err(error @ Unavailable::Rung { .. }) => error.to_string(),
         other => format!("{other:?}"),
@@ -123,11 +127,54 @@ fn poorer_process() {
         "facts": probe.facts,
         "taken": taken,
         "stale": stale,
+        "dialled": dialled,
         "refused": refused,
         "advice": advice(&probe, &Surroundings::look(), "/usr/bin/provost"),
         "receipt": strongest.receipt().guarantees,
     });
     println!("{FOUND}{found}");
+}
+
+struct Unrecorded;
+
+impl Record for Unrecorded {
+    fn record(&self, _: HostDecision) -> Result<(), NotRecorded> {
+        Ok(())
+    }
+}
+
+/// What a command says that may dial one of two ports, and connects to a socket in its workspace and one outside.
+fn dial(sandbox: &Sandbox, mut command: provost_sandbox::Command) -> String {
+    let serve = || {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                std::io::Write::write_all(&mut stream.unwrap(), b"welcome").unwrap();
+            }
+        });
+        address
+    };
+    let (may, may_not) = (serve(), serve());
+    let (inside, outside) = (command.cwd.join("sock"), command.cwd.join("../outside/docker.sock"));
+    let _sockets = [&inside, &outside].map(|path| std::os::unix::net::UnixListener::bind(path).unwrap());
+    let script = format!(
+        "import socket\n\
+        def said(address, family=socket.AF_INET):\n    \
+            try: s = socket.socket(family); s.connect(address); return s.recv(7) if family == socket.AF_INET else 'joined'\n    \
+            except OSError as e: return type(e).__name__\n\
+        print(said(('127.0.0.1', {})), said(('127.0.0.1', {})), said('{}', socket.AF_UNIX), said('{}', socket.AF_UNIX))",
+        may.port(),
+        may_not.port(),
+        inside.display(),
+        outside.display()
+    );
+    command.argv = ["/usr/bin/python3", "-c", &script].map(OsString::from).to_vec();
+    let layer = Layer::named("hosts").rule(Effect::Allow, &format!("net {may}")).unwrap();
+    let policy = Policy::preset(Preset::Workspace).with(layer);
+    command.egress = Some(Egress::new(policy.into(), std::sync::Arc::new(Unrecorded)));
+    let record = sandbox.run(&command, &Cancel::new().unwrap()).unwrap();
+    String::from_utf8_lossy(&record.output.head).trim().to_owned()
 }
 
 /// Runs the copy; `wrap` comes before it on the command line.
@@ -170,6 +217,9 @@ fn f02_in_a_container_without_namespaces_the_next_rung_is_taken() {
     assert!(found["refused"].as_str().unwrap().contains("user-namespace: clone: Operation not permitted"));
     assert_eq!(found["receipt"]["fs-write"], "enforced");
     assert_eq!(found["receipt"]["kill-tree"], "sampled");
+    // The broker needs nothing that such a filter refuses.
+    assert_eq!(found["receipt"]["unix-sockets"], "enforced");
+    assert_eq!(found["dialled"], "b'welcome' PermissionError joined PermissionError");
 }
 
 #[test]
@@ -244,17 +294,9 @@ fn a_weaker_rung_claims_less() {
         .filter(|guarantee| r3.enforces(*guarantee) && !r2.enforces(*guarantee))
         .map(Guarantee::name)
         .collect();
-    let with_processes = [
-        "unix-sockets",
-        "kill-tree",
-        "processes",
-        "ipc",
-        "git-commit",
-        "cap-processes",
-        "cap-tmp",
-        "staged",
-        "cap-disk",
-    ];
+    let with_processes =
+        ["kill-tree", "processes", "ipc", "git-commit", "cap-processes", "cap-tmp", "cap-disk"];
+    assert_eq!((r3.staged, r2.staged), (Some(StagedBy::Overlay), Some(StagedBy::Copy)));
     let is_root = rustix::process::getuid().is_root();
     let expected: Vec<_> =
         with_processes.into_iter().filter(|name| !is_root || *name != "cap-processes").collect();

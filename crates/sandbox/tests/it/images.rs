@@ -593,3 +593,52 @@ fn a_link_where_the_sandbox_puts_its_own_is_refused() {
     fs::remove_file(&var).unwrap();
     run(&host, &profile, "true").assert_ok();
 }
+
+/// An entry's headers are read whole, before anything of the entry itself is counted.
+#[test]
+fn headers_have_a_bound_and_layouts_hold_files_and_folders_only() {
+    let host = Host::new();
+    let long = |kind: u8, size: usize| {
+        let mut header = tar::Header::new_gnu();
+        header.as_mut_bytes()[..13].copy_from_slice(b"././@LongLink");
+        header.as_mut_bytes()[156] = kind;
+        header.set_mode(0o644);
+        header.set_size(size as u64);
+        header.set_cksum();
+        let mut archive = header.as_bytes().to_vec();
+        archive.resize(512 + size.next_multiple_of(512), b'a');
+        archive.extend(layer(&[File("short", b"x", 0o644)]));
+        archive
+    };
+    let import = |content: Vec<u8>| {
+        let folder = host.dir.path().join("headers");
+        let _ = fs::remove_dir_all(&folder);
+        Layout::new(&folder).image(HERE, &[("tar", content.clone(), content)], "headers");
+        store(&host).import(&folder, None, None)
+    };
+    for kind in [b'L', b'x', b'K'] {
+        let error = import(long(kind, 8 << 20)).unwrap_err().to_string();
+        assert!(error.contains("its header is longer than 1 MiB"), "{error}");
+    }
+    // The control: long names are read. (This one is longer than a path may be.)
+    let error = import(long(b'L', 9000)).unwrap_err().to_string();
+    assert!(!error.contains("longer than 1 MiB"), "{error}");
+    import(layer(&[File("short", &[b'x'; 3 << 20], 0o644), File("other", b"x", 0o644)])).unwrap();
+
+    // A pipe is not waited for.
+    let folder = host.dir.path().join("piped");
+    Layout::new(&folder).plain(&[&[File("a", b"x", 0o644)]]);
+    fs::remove_file(folder.join("oci-layout")).unwrap();
+    let status = std::process::Command::new("mkfifo").arg(folder.join("oci-layout")).status().unwrap();
+    assert!(status.success());
+    let error = store(&host).import(&folder, None, None).unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("no ordinary file"), "{error}");
+
+    // An archive of a layout has no links that lead to the host's files.
+    let archive = host.dir.path().join("linked.tar");
+    let text = br#"{"imageLayoutVersion":"1.0.0"}"#;
+    fs::write(&archive, layer(&[File("oci-layout", text, 0o644), Link("index.json", "/etc/passwd")]))
+        .unwrap();
+    let error = store(&host).import(&archive, None, None).unwrap_err().to_string();
+    assert!(error.contains("`index.json`, which is a link"), "{error}");
+}

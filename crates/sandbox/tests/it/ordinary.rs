@@ -55,6 +55,8 @@ fn everything_holds_for_an_ordinary_user_too() {
             "leaks::",
             "reported::",
             "selftest::",
+            "egress::brokered::",
+            "unix::",
         ])
         .args(["--test-threads", "2"])
         .env_clear()

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | 1, 2, 3 | `hosts::f01_…`, `hosts::f02_…`, `hosts::f03_…` |
 //! | 4, 5 | `toolchains::programs_that_filters_break` |
-//! | 6 | `toolchains::a_linked_worktree_shows_its_git_folders_…`; commits by commands are not granted yet |
+//! | 6 | `git::what_people_do_all_day_works`, `git::what_git_takes_orders_from_stays`; `provost-agent`: `commits::` |
 //! | 7 | `f07_…` here, and `files::nothing_appears_on_the_host` |
 //! | 8 | `lifecycle::a_plan_and_a_command_of_any_size` |
 //! | 9 | `f09_…` here; what it costs is in `bench/` |
@@ -17,7 +17,7 @@
 //! | 17 | `f17_…` here |
 //! | 18 | `files::a_workspace_may_lie_below_what_is_made_anew` |
 //! | 19 | `toolchains::cargo_test_runs_inside` |
-//! | 20 | there is no broker that acts for a command |
+//! | 20 | `broker::` (what it is asked, it does itself), `egress::`; attacks `…-race` |
 //! | 21 | `f21_…` here, and `protected::a_git_link_stays_…` |
 //! | 22, 23 | macOS and Windows |
 

@@ -129,6 +129,8 @@ fn no_credential_is_a_toolchain() {
         ".local/share/tool/v1/lib",
         "project/bin",
         "project/lib",
+        "other/.pyenv/shims",
+        "other/.pyenv/libexec",
     ] {
         std::fs::create_dir_all(home.join(folder)).unwrap();
     }
@@ -150,7 +152,7 @@ fn no_credential_is_a_toolchain() {
         std::os::unix::fs::symlink(home.join(target), home.join(".local/bin").join(link)).unwrap();
     }
     let path = std::env::join_paths(
-        [".cargo/bin", ".local/bin", ".config/tool/bin", ".ssh", ""]
+        [".cargo/bin", ".local/bin", ".config/tool/bin", ".ssh", "", "other/.pyenv/shims"]
             .map(|folder| home.join(folder))
             .into_iter()
             .chain(["/".into(), ".".into(), "/usr/bin".into()]),
@@ -164,6 +166,7 @@ fn no_credential_is_a_toolchain() {
         ".local/share/tool/v1",
         ".rustup",
         "loose.py",
+        "other/.pyenv",
         "project/bin/mine",
     ]
     .map(|path| home.join(path))

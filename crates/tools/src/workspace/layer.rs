@@ -1,6 +1,6 @@
-//! Reading a layer that a command's changes gathered in, as overlayfs writes it.
+//! Reading what a command's changes gathered in: a layer, as overlayfs writes it, or a copy of the workspace.
 //!
-//! In the layer a file is new or changed, a character device 0/0 stands for a name that is gone, and a folder with the
+//! In a layer a file is new or changed, a character device 0/0 stands for a name that is gone, and a folder with the
 //! attribute `user.overlay.opaque` hides what the workspace has there. All of it is the command's making: nothing is
 //! opened by following a link, nothing is waited for, and depth is bounded.
 
@@ -13,6 +13,7 @@ use provost_core::path::RelPath;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
+use super::duplicate::Copied;
 use super::ignored::Rules;
 use super::scan::name_of;
 use super::walk::Name;
@@ -20,16 +21,18 @@ use super::{FileError, FileMode, FileVersion, Kind, OpenFile, Workspace};
 use crate::oid::BlobOid;
 
 /// Deepest folder that is looked into, and longest path, as for guarded names: what lies deeper is left out.
-const DEEPEST: usize = 64;
-const LONGEST: usize = 3000;
+pub(super) const DEEPEST: usize = 64;
+pub(super) const LONGEST: usize = 3000;
 
 /// Set-user-id and set-group-id.
-const RIGHTS: u32 = 0o6000;
+pub(super) const RIGHTS: u32 = 0o6000;
 
-/// A layer over a workspace.
+/// What a command's changes to a workspace gathered in.
 #[derive(Debug)]
 pub struct Layer {
     root: OwnedFd,
+    /// What was copied, where it is a copy and no layer.
+    copied: Option<Copied>,
 }
 
 /// How a file looks beside its content.
@@ -84,13 +87,21 @@ pub struct Found {
 impl Layer {
     /// The layer whose top folder this is.
     pub fn new(root: OwnedFd) -> Self {
-        Self { root }
+        Self { root, copied: None }
+    }
+
+    /// A copy of the workspace.
+    pub(super) fn of_copy(root: OwnedFd, copied: Copied) -> Self {
+        Self { root, copied: Some(copied) }
     }
 
     /// Reads what it says of `workspace`, which is the one that it lay over.
     pub fn read(&self, workspace: &Workspace) -> Result<Found, FileError> {
         let at = RelPath::root();
         let upper = reopen(self.root.as_fd()).map_err(|error| FileError::io(&at, error))?;
+        if let Some(copied) = &self.copied {
+            return copied.compare(&upper, workspace);
+        }
         let lower = workspace
             .open_real(&at, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|errno| FileError::io(&at, errno))?;
@@ -376,7 +387,7 @@ impl Reader<'_> {
 }
 
 /// The names in a folder, however much of it was read before.
-fn names(folder: &OwnedFd) -> Result<Vec<Name>, Errno> {
+pub(super) fn names(folder: &OwnedFd) -> Result<Vec<Name>, Errno> {
     rustix::fs::seek(folder, SeekFrom::Start(0))?;
     super::walk::names(folder)
 }
@@ -396,7 +407,7 @@ fn open_lower(folder: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// Opens a folder of the layer. One that the command closed is opened up first: the layer is ours.
-fn open_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
+pub(super) fn open_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     match rustix::fs::openat(parent, name, FOLDER, Mode::empty()) {
         Err(Errno::ACCESS) => {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -408,7 +419,7 @@ fn open_folder(parent: &OwnedFd, name: &[u8]) -> io::Result<OwnedFd> {
     }
 }
 
-fn open_file(folder: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
+pub(super) fn open_file(folder: &OwnedFd, name: &[u8]) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::openat(folder, name, flags, Mode::empty()).map(File::from)
 }

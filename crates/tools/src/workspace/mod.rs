@@ -7,6 +7,7 @@
 
 mod apply;
 mod copy;
+mod duplicate;
 mod entry;
 mod error;
 mod git_name;
@@ -30,6 +31,7 @@ use rustix::fs::{Mode, OFlags};
 
 pub use apply::{Applied, ApplyError, FileChange};
 pub use copy::Copied;
+pub use duplicate::StandIn;
 pub use entry::{FileMode, FileVersion, Kind};
 pub use error::FileError;
 pub(crate) use git_name::refuse_git_names;

@@ -18,7 +18,7 @@ use super::{FileError, FileMode, Kind, Workspace};
 use crate::oid::{BlobHasher, BlobOid};
 
 /// How far the file system's clock may lag behind the system's: it ticks every 4 to 10 ms.
-const GRAIN_NS: i128 = 20_000_000;
+pub(super) const GRAIN_NS: i128 = 20_000_000;
 
 /// A file of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +79,11 @@ impl Stamp {
             modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
             changed_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
         }
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub(super) fn changed_ns(&self) -> i128 {
+        self.changed_ns
     }
 
     pub(super) fn older_than(&self, moment_ns: i128) -> bool {

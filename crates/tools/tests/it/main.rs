@@ -8,6 +8,7 @@
 
 mod calls;
 mod cases;
+mod duplicate;
 mod edit;
 mod files;
 mod git_names;

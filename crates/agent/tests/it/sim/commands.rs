@@ -5,15 +5,15 @@ use std::fs;
 use std::future::ready;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use provost_agent::{Contained, Executor};
+use provost_agent::{Background, Contained, Executor};
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::event::Body;
 use provost_core::id::ActId;
 use provost_journal::BoxFuture;
 use provost_sandbox::{
-    Cancel, Captured, Changes, Command, Ended, ExitRecord, Failure, Profile, Ran as Staged, Recovered,
+    Cancel, Captured, Changes, Chunk, Command, Ended, ExitRecord, Failure, Profile, Ran as Staged, Recovered,
     RunError, RungChoice, Unavailable,
 };
 
@@ -37,6 +37,7 @@ fn receipt() -> Receipt {
         kernel: "sim".to_owned(),
         landlock_abi: None,
         image: None,
+        staged: None,
     }
 }
 
@@ -46,7 +47,13 @@ fn record(ended: Ended) -> ExitRecord {
         duration_ms: 1,
         // Nothing that is found later was made later.
         ended_at_ns: u64::MAX,
-        output: Captured { head: b"out\n".to_vec(), tail: Vec::new(), total: 4, sha256: String::new() },
+        output: Captured {
+            head: b"out\n".to_vec(),
+            tail: Vec::new(),
+            from: 0,
+            total: 4,
+            sha256: String::new(),
+        },
         receipt: receipt(),
         survivors: 0,
         caps: Vec::new(),
@@ -92,6 +99,21 @@ impl Contained for Ready {
         Box::pin(ready(Ok(self.do_it(&command, &carry_out))))
     }
 
+    fn start(&self, command: Command) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
+        let act = act_of(&command.record_dir);
+        let line = command.argv.last().unwrap().to_str().unwrap().to_owned();
+        self.assert_durable(act);
+        self.world.pass("before a background command");
+        self.world.with(|state| {
+            state.left.insert(act, Left::Nothing);
+            state.ran.push(Ran { act, line: line.clone() });
+        });
+        carry_out(&self.profile.workspace, &line);
+        self.world.pass("after a background command began");
+        let going = Going { world: self.world.clone(), act, state: Mutex::default() };
+        Box::pin(ready(Ok(Arc::new(going) as Arc<dyn Background>)))
+    }
+
     fn run_staged(&self, command: Command, _: Cancel) -> BoxFuture<'_, Result<Staged, RunError>> {
         let layer = self.world.root.with_file_name(format!("layer-{}", self.world.tick()));
         // The clock may have been put back, and the time come again.
@@ -103,23 +125,82 @@ impl Contained for Ready {
     }
 }
 
+/// A command that goes on until it is killed. It did what it does when it began.
+struct Going {
+    world: Arc<World>,
+    act: ActId,
+    state: Mutex<GoingState>,
+}
+
+#[derive(Default)]
+struct GoingState {
+    taken: u64,
+    ended: Option<ExitRecord>,
+}
+
+impl Background for Going {
+    fn news(&self) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
+    fn take(&self) -> BoxFuture<'_, Result<Option<Chunk>, RunError>> {
+        let mut state = self.state.lock().unwrap();
+        let from = std::mem::replace(&mut state.taken, 4);
+        let head = b"out\n"[from as usize..].to_vec();
+        let part = Chunk { from, to: 4, head, tail: Vec::new() };
+        Box::pin(ready(Ok(state.ended.is_none().then_some(part))))
+    }
+
+    fn kill(&self) {
+        let mut state = self.state.lock().unwrap();
+        let mut record = record(Ended::Cancelled);
+        record.output.from = state.taken;
+        record.output.head = b"out\n"[state.taken as usize..].to_vec();
+        self.world.with(|world| world.left.insert(self.act, Left::Record(Box::new(record.clone()))));
+        state.ended = Some(record);
+        drop(state);
+        self.world.pass("after a background command was killed");
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state.lock().unwrap().ended.is_some()
+    }
+
+    fn ended(&self) -> BoxFuture<'_, Result<ExitRecord, RunError>> {
+        let ended = self.state.lock().unwrap().ended.clone();
+        Box::pin(async move {
+            match ended {
+                Some(record) => Ok(record),
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
 impl Ready {
+    /// I2: what is carried out is durable before.
+    fn assert_durable(&self, act: ActId) {
+        self.world.with(|state| {
+            let is = |event: &Body, of: &dyn Fn(&Body) -> Option<ActId>| of(event) == Some(act);
+            let started = |body: &Body| match body {
+                Body::ActStarted(started) => Some(started.act),
+                _ => None,
+            };
+            let over = |body: &Body| match body {
+                Body::ActFinished(finished) => Some(finished.act),
+                _ => None,
+            };
+            let begun = state.events.iter().any(|event| is(&event.body, &started));
+            let ended = state.events.iter().any(|event| is(&event.body, &over));
+            assert!(begun && !ended, "act {act} runs, and the journal does not say that it may");
+        });
+    }
+
     /// Does what a command's line says, and passes the points at which it can be cut short.
     fn do_it(&self, command: &Command, carry_out: &dyn Fn(&Path, &str) -> i32) -> ExitRecord {
         let act = act_of(&command.record_dir);
-        let line = command.argv[2].to_str().unwrap().to_owned();
-        // I2: what is carried out is durable before.
-        self.world.with(|state| {
-            let started = state
-                .events
-                .iter()
-                .any(|event| matches!(&event.body, Body::ActStarted(started) if started.act == act));
-            let over = state
-                .events
-                .iter()
-                .any(|event| matches!(&event.body, Body::ActFinished(finished) if finished.act == act));
-            assert!(started && !over, "act {act} runs, and the journal does not say that it may");
-        });
+        let line = command.argv.last().unwrap().to_str().unwrap().to_owned();
+        self.assert_durable(act);
         self.world.pass("before a command");
         let base = self.profile.workspace.clone();
         self.world.with(|state| {

@@ -174,12 +174,13 @@ impl Sim {
             let events: Vec<_> = state.events.iter().map(AsRef::as_ref).collect();
             let folded = RunState::fold(events[0].stream.clone(), events.iter().copied()).unwrap();
             assert!(folded.open_acts().is_empty() || folded.cancelled().is_some());
+            assert!(folded.open_processes().is_empty());
             let mut started: BTreeMap<ActId, u32> = BTreeMap::new();
             let mut invocations = BTreeSet::new();
             let mut cut_short = false;
             for event in &events {
                 match &event.body {
-                    Body::ActStarted(body) if matches!(body.intent, Intent::Command { .. }) => {
+                    Body::ActStarted(body) if !matches!(body.intent, Intent::Write { .. }) => {
                         *started.entry(body.act).or_default() += 1;
                     }
                     Body::ModelAnswered(body) => {

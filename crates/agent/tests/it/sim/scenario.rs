@@ -59,6 +59,15 @@ impl Scenario {
         if Draw::new(seed ^ 0x5742).below(3) == 0 {
             contract.policy.workspace = WorkspaceMode::staged();
         }
+        // Drawn apart, so that other seeds' scripts stay what they were.
+        if Draw::new(seed ^ 0x6267).below(4) == 0 {
+            let mut start = call("shell_start", json!({ "command": "append served.txt line" }));
+            let mut poll = call("shell_poll", json!({ "id": "bg-0" }));
+            start.id = "call-start".to_owned();
+            poll.id = "call-poll".to_owned();
+            script.insert(0, Answer::calls(vec![start]));
+            script.insert(2, Answer::calls(vec![poll]));
+        }
         contract.budget = Budget {
             steps: Some(if draw.below(6) == 0 { 2 } else { 12 }),
             tokens: (draw.below(6) == 0).then_some(45),

@@ -236,6 +236,7 @@ async fn work(
         base_url: rehearsal.base_url.clone(),
         key_env: None,
         provider: None,
+        cassette: None,
     };
 
     let repository = Repository::discover(&layout.at("repository")).map_err(Failure::internal)?;

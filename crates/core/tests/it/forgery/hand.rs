@@ -204,6 +204,7 @@ pub(super) fn finished(act: ActId, end: ActEnd, changes: Vec<Change>, command: O
         unapplied: vec![],
         seen: vec![],
         command,
+        told: None,
         duration_ms: 1,
     }))
 }

@@ -8,55 +8,60 @@ use provost_core::containment::Rung;
 use provost_sandbox::{Cancel, Ended};
 
 use super::fixture::{BOTH, Net, Origin, Recorded, Told};
-use crate::support::{Host, eventually};
+use crate::support::{CONTAINED, Host, eventually};
 
 #[test]
 fn a_hundred_connections_at_once() {
-    let origin = Origin::start();
-    let port = origin.address.port();
-    for told in BOTH {
-        let before = origin.connections();
-        let script = format!(
-            "import urllib.request as r, threading\n\
+    for rung in CONTAINED {
+        let origin = Origin::start();
+        let port = origin.address.port();
+        for told in BOTH {
+            let before = origin.connections();
+            let script = format!(
+                "import urllib.request as r, threading\n\
             at = threading.Barrier(100); said = []\n\
             def get():\n    \
                 at.wait(); said.append(r.urlopen('http://origin.test:{port}/', timeout=15).read())\n\
             all = [threading.Thread(target=get) for _ in range(100)]\n\
             [t.start() for t in all]; [t.join() for t in all]\n\
             assert said == [b'hello from origin'] * 100, len(said)"
-        );
-        let done = Net::with_origin(&origin).py(&script, told);
-        done.assert_ok();
-        assert_eq!(origin.connections() - before, 100);
-        assert_eq!(done.report.traffic.hosts[0].connections, 100);
-        assert_eq!(done.asked, ["origin.test"]);
-        assert_eq!(done.recorded.len(), 1, "{:?}", done.recorded);
+            );
+            let done = Net::with_origin(&origin).on(rung).py(&script, told);
+            done.assert_ok();
+            assert_eq!(origin.connections() - before, 100);
+            assert_eq!(done.report.traffic.hosts[0].connections, 100);
+            assert_eq!(done.asked, ["origin.test"]);
+            assert_eq!(done.recorded.len(), 1, "{:?}", done.recorded);
+        }
     }
 }
 
 /// Some that say nothing, some that say half of it, and one that goes through beside them.
 #[test]
 fn a_slow_client_keeps_no_other_waiting() {
-    let origin = Origin::start();
-    let port = origin.address.port();
-    let script = format!(
-        "import socket, urllib.request as r\n\
+    for rung in CONTAINED {
+        let origin = Origin::start();
+        let port = origin.address.port();
+        let script = format!(
+            "import socket, urllib.request as r\n\
         silent = [socket.create_connection(('127.0.0.1', at), 5) for at in (3128, 1080, 53) for _ in range(20)]\n\
         half = [socket.create_connection(('origin.test', at), 5) for at in (80, {port}) for _ in range(20)]\n\
         [s.sendall(b'GET / HTTP/1.1\\r\\nHo') for s in half]\n\
         for url in ('http://origin.test/', 'http://origin.test:{port}/'):\n    \
             assert r.urlopen(url, timeout=15).read() == b'hello from origin'"
-    );
-    for told in BOTH {
-        Net::with_origin(&origin).py(&script, told).assert_ok();
+        );
+        for told in BOTH {
+            Net::with_origin(&origin).on(rung).py(&script, told).assert_ok();
+        }
     }
 }
 
 /// More connections than are served wait, and are served when others end.
 #[test]
 fn connections_beyond_the_bound_wait() {
-    let origin = Origin::start();
-    let script = "import socket, urllib.request as r\n\
+    for rung in CONTAINED {
+        let origin = Origin::start();
+        let script = "import socket, urllib.request as r\n\
         idle = [socket.create_connection(('127.0.0.1', 3128), 5) for _ in range(140)]\n\
         s = socket.create_connection(('127.0.0.1', 3128), 5)\n\
         s.sendall(b'GET http://origin.test/ HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')\n\
@@ -65,42 +70,45 @@ fn connections_beyond_the_bound_wait() {
         except TimeoutError: waited = True\n\
         [i.close() for i in idle]; s.settimeout(15)\n\
         assert waited and b' 200 ' in s.recv(4096)";
-    Net::with_origin(&origin).py(script, Told::No).assert_ok();
+        Net::with_origin(&origin).on(rung).py(script, Told::No).assert_ok();
+    }
 }
 
 /// The command's end is the end of its connections, however it ends.
 #[test]
 fn a_cancelled_command_leaves_no_connection() {
-    // Accepts and says nothing.
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = server.local_addr().unwrap();
-    let rules = [format!("origin.test:{}", address.port()), address.to_string()];
-    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let net = Net::allowing(&rules).name("origin.test", &[address]);
-    let script = format!(
-        "import socket, time\n\
+    for rung in CONTAINED {
+        // Accepts and says nothing.
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = server.local_addr().unwrap();
+        let rules = [format!("origin.test:{}", address.port()), address.to_string()];
+        let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+        let net = Net::allowing(&rules).on(rung).name("origin.test", &[address]);
+        let script = format!(
+            "import socket, time\n\
         all = [socket.create_connection(('origin.test', {}), 5) for _ in range(10)]\n\
         [s.sendall(b'\\0') for s in all]; time.sleep(60)",
-        address.port()
-    );
-    let command = net.command(&["/usr/bin/python3", "-c", &script], Told::No);
-    let cancel = Cancel::new().unwrap();
-    let canceller = cancel.clone();
-    let accepts = std::thread::spawn(move || {
-        let streams: Vec<_> = (0..10).map(|_| server.accept().unwrap().0).collect();
-        canceller.cancel();
-        // Each ends on this side too.
-        for mut stream in streams {
-            let mut rest = Vec::new();
-            let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
-            assert!(rest.len() <= 1);
-        }
-    });
-    let profile = net.host.profile();
-    let done = net.run_with(profile, command, &cancel, Arc::new(Recorded::default()));
-    assert_eq!(done.ran.record.ended, Ended::Cancelled);
-    assert_eq!(done.report.traffic.hosts[0].connections, 10);
-    accepts.join().unwrap();
+            address.port()
+        );
+        let command = net.command(&["/usr/bin/python3", "-c", &script], Told::No);
+        let cancel = Cancel::new().unwrap();
+        let canceller = cancel.clone();
+        let accepts = std::thread::spawn(move || {
+            let streams: Vec<_> = (0..10).map(|_| server.accept().unwrap().0).collect();
+            canceller.cancel();
+            // Each ends on this side too.
+            for mut stream in streams {
+                let mut rest = Vec::new();
+                let _ = std::io::Read::read_to_end(&mut stream, &mut rest);
+                assert!(rest.len() <= 1);
+            }
+        });
+        let profile = net.host.profile();
+        let done = net.run_with(profile, command, &cancel, Arc::new(Recorded::default()));
+        assert_eq!(done.ran.record.ended, Ended::Cancelled);
+        assert_eq!(done.report.traffic.hosts[0].connections, 10);
+        accepts.join().unwrap();
+    }
 }
 
 /// A name that is never found keeps a command's end waiting no longer than its driver needs.
@@ -149,7 +157,9 @@ fn nothing_is_left_behind() {
     let line =
         format!("for i in 1 2 3; do curl -sS http://origin.test:{port}/ http://evil.test/; done; true");
     let run = |told| {
-        Net::with_origin(&origin).sh(&line, told).assert_says("hello");
+        for rung in CONTAINED {
+            Net::with_origin(&origin).on(rung).sh(&line, told).assert_says("hello");
+        }
     };
     run(Told::Yes);
     let mut before = (0, 0);
@@ -163,7 +173,7 @@ fn nothing_is_left_behind() {
     eventually("no more than before", || {
         count("/proc/self/fd") <= before.0 && count("/proc/self/task") <= before.1
     });
-    assert!(origin.connections.load(Ordering::SeqCst) >= 63);
+    assert!(origin.connections.load(Ordering::SeqCst) >= 126);
 }
 
 /// Without a network none of it is there, and the host's own resolver file is shown.

@@ -1,17 +1,19 @@
 //! Programs that fetch something, told of the proxies and not.
 
 use super::fixture::{BOTH, Net, Origin, Told};
+use crate::support::CONTAINED;
 
 /// Fetches `http://origin.test/` at port 80 and at the server's own one.
 #[track_caller]
 fn fetches(told: Told, fetch: impl Fn(&str) -> Vec<String>) {
     let origin = Origin::start();
     let port = origin.address.port();
-    for url in ["http://origin.test/a?b=c".to_owned(), format!("http://origin.test:{port}/a?b=c")] {
+    let urls = ["http://origin.test/a?b=c".to_owned(), format!("http://origin.test:{port}/a?b=c")];
+    for (rung, url) in CONTAINED.into_iter().flat_map(|rung| urls.iter().map(move |url| (rung, url))) {
         let before = origin.connections();
-        let argv = fetch(&url);
+        let argv = fetch(url);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let done = Net::with_origin(&origin).run(&argv, told);
+        let done = Net::with_origin(&origin).on(rung).run(&argv, told);
         done.assert_ok().assert_says("hello from origin");
         let (line, host) = origin.seen().pop().unwrap();
         assert_eq!(line, "GET /a?b=c HTTP/1.1");

@@ -52,6 +52,7 @@ impl Record for Recorded {
 /// A policy, names, and a host to run commands on.
 pub(super) struct Net {
     pub(super) host: Host,
+    rung: Rung,
     policy: Policy,
     table: Table,
 }
@@ -111,7 +112,13 @@ impl Net {
             layer.rule(Effect::Allow, &format!("net {rule}")).unwrap()
         });
         let policy = Policy::preset(Preset::Workspace).with(layer);
-        Self { host: Host::new(), policy, table: Table::default() }
+        Self { host: Host::new(), rung: Rung::R3, policy, table: Table::default() }
+    }
+
+    /// The same under this rung.
+    pub(super) fn on(mut self, rung: Rung) -> Self {
+        self.rung = rung;
+        self
     }
 
     /// The same with a rule that asks or denies.
@@ -176,7 +183,7 @@ impl Net {
         let table = Arc::new(self.table);
         let egress = Egress::new(Arc::new(self.policy), recorded.clone()).with_resolver(table.clone());
         command.egress = Some(egress.clone());
-        let rung = if profile.image.is_some() { Rung::R4 } else { Rung::R3 };
+        let rung = if profile.image.is_some() { Rung::R4 } else { self.rung };
         let record = sandbox(rung, profile).run(&command, cancel).unwrap();
         let recorded = recorded.0.lock().unwrap().clone();
         let asked = table.asked.lock().unwrap().clone();

@@ -2,6 +2,7 @@
 //! of the test's own.
 
 mod bounds;
+mod brokered;
 mod clients;
 mod fixture;
 mod parsers;

@@ -6,9 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use provost_core::containment::Rung;
 use provost_sandbox::{Cancel, toolchain_env, toolchain_reads};
 
 use super::fixture::{BOTH, Done, Net, Recorded, Told};
+use crate::support::CONTAINED;
 
 /// Serves a folder of the host, with a certificate where one is given.
 struct Site {
@@ -42,7 +44,7 @@ impl Site {
     }
 
     /// `site.test` there, at its own port and the usual ones.
-    fn net(&self) -> Net {
+    fn net(&self, rung: Rung) -> Net {
         let port = self.address.port();
         let ports = [80, 443, port];
         let rules: Vec<String> = ports
@@ -50,7 +52,7 @@ impl Site {
             .flat_map(|port| [format!("site.test:{port}"), format!("127.0.0.1:{port}")])
             .collect();
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-        Net::allowing(&rules).name("site.test", &[self.address])
+        Net::allowing(&rules).on(rung).name("site.test", &[self.address])
     }
 }
 
@@ -61,6 +63,11 @@ impl Drop for Site {
     }
 }
 
+/// Every rung with a network, told of the proxies and not.
+fn everywhere() -> impl Iterator<Item = (Rung, Told)> {
+    CONTAINED.into_iter().flat_map(|rung| BOTH.map(|told| (rung, told)))
+}
+
 /// Runs a shell line in the sandbox with the host's toolchains.
 #[track_caller]
 fn run(net: Net, line: &str, told: Told) -> Done {
@@ -68,11 +75,11 @@ fn run(net: Net, line: &str, told: Told) -> Done {
     let path = std::env::var_os("PATH").unwrap();
     let mut profile = net.host.profile();
     profile.readable.extend(toolchain_reads(&path, Some(&home)));
-    let mut command = net.command(&["sh", "-ec", line], told);
+    let line = format!("export CARGO_HOME=\"$HOME/cargo\"; {line}");
+    let mut command = net.command(&["sh", "-ec", &line], told);
     command.wall = Duration::from_secs(120);
     command.env.insert("PATH".into(), path);
     command.env.extend(toolchain_env(&home));
-    command.env.insert("CARGO_HOME".into(), "/tmp/home/cargo".into());
     net.run_with(profile, command, &Cancel::new().unwrap(), Arc::new(Recorded::default()))
 }
 
@@ -101,13 +108,13 @@ fn git_clones_over_http() {
     );
     let site = Site::start(dir.path(), None);
     let port = site.address.port();
-    for told in BOTH {
+    for (rung, told) in everywhere() {
         let line = format!("git clone -q http://site.test:{port}/repo.git got && cat got/a.txt");
-        let done = run(site.net(), &line, told);
+        let done = run(site.net(rung), &line, told);
         done.assert_ok().assert_says("one");
         assert!(done.report.traffic.hosts[0].connections > 1, "{:?}", done.report);
         let line = format!("git clone -q http://evil.test:{port}/repo.git got");
-        let refused = run(site.net(), &line, told);
+        let refused = run(site.net(rung), &line, told);
         assert!(!refused.report.refusals.is_empty() && refused.report.traffic.hosts.is_empty());
     }
 }
@@ -130,8 +137,8 @@ fn cargo_fetches_from_a_sparse_registry() {
     let port = site.address.port();
     let config = format!("{{\"dl\":\"http://site.test:{port}/{{crate}}.crate\"}}");
     write(dir.path(), "index/config.json", config);
-    for told in BOTH {
-        let net = site.net();
+    for (rung, told) in everywhere() {
+        let net = site.net(rung);
         let ws = net.host.ws();
         write(
             &ws,
@@ -160,12 +167,12 @@ fn npm_installs_from_a_registry() {
          \"version\":\"0.1.0\",\"dist\":{{\"tarball\":\"http://site.test:{port}/dep.tgz\",\"shasum\":\"{sum}\"}}}}}}}}"
     );
     write(dir.path(), "npm/dep", manifest);
-    for told in BOTH {
+    for (rung, told) in everywhere() {
         let line = format!(
             "npm install --no-audit --no-fund --no-update-notifier --registry http://site.test:{port}/npm/ dep \
              && node -e 'console.log(require(\"dep\"))'"
         );
-        run(site.net(), &line, told).assert_ok().assert_says("got dep");
+        run(site.net(rung), &line, told).assert_ok().assert_says("got dep");
     }
 }
 
@@ -186,13 +193,13 @@ fn pip_installs_from_an_index() {
     write(dir.path(), "simple/dep/index.html", format!("<!DOCTYPE html><html><body>{link}</body></html>"));
     let site = Site::start(dir.path(), None);
     let port = site.address.port();
-    for told in BOTH {
+    for (rung, told) in everywhere() {
         let line = format!(
             "/usr/bin/pip install -q --disable-pip-version-check --no-cache-dir --target got \
              --index-url http://site.test:{port}/simple/ --trusted-host site.test dep \
              && PYTHONPATH=got /usr/bin/python3 -c 'import dep; print(dep.word)'"
         );
-        run(site.net(), &line, told).assert_ok().assert_says("got dep");
+        run(site.net(rung), &line, told).assert_ok().assert_says("got dep");
     }
 }
 
@@ -211,7 +218,7 @@ fn tls_reaches_its_own_end() {
     let certificate = std::fs::read(dir.path().join("cert.pem")).unwrap();
     let fetch = "import sys, ssl, urllib.request as r\n\
         print(r.urlopen(sys.argv[1], context=ssl.create_default_context(cafile='cert.txt')).read())";
-    for told in BOTH {
+    for (rung, told) in everywhere() {
         for url in ["https://site.test/a.txt".to_owned(), format!("https://site.test:{port}/a.txt")] {
             let clients = [
                 format!("curl -sS --fail --cacert cert.txt {url}"),
@@ -221,7 +228,7 @@ fn tls_reaches_its_own_end() {
                 ),
             ];
             for line in clients {
-                let net = site.net();
+                let net = site.net(rung);
                 write(&net.host.ws(), "cert.txt", &certificate);
                 write(&net.host.ws(), "fetch.py", fetch);
                 run(net, &line, told).assert_ok().assert_says("hello over TLS");

@@ -1,0 +1,107 @@
+//! A run recorded, and had again without its model.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::script::{Wire, exec, read, script, submit, together, with, write};
+use crate::support::{TestEnvironment, bodies, finish};
+
+/// What the journal says, without times and what follows from the run's own name: salted digests and hashes.
+fn facts(journal: &[Value]) -> Vec<Value> {
+    fn strip(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.retain(|key, _| {
+                    !key.ends_with("_ms")
+                        && !["stream", "prev", "hash", "salt", "invocation", "host", "pid", "boot"]
+                            .contains(&key.as_str())
+                });
+                members.values_mut().for_each(strip);
+            }
+            Value::Array(all) => all.iter_mut().for_each(strip),
+            Value::String(text) if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) => {
+                *text = "[digest]".to_owned();
+            }
+            _ => {}
+        }
+    }
+    let mut facts: Vec<Value> =
+        journal.iter().filter(|event| event["kind"] != "driver.attached").cloned().collect();
+    facts.iter_mut().for_each(strip);
+    facts
+}
+
+#[test]
+fn a_replayed_run_asks_nobody_and_is_the_same_run() {
+    for wire in Wire::ALL {
+        let env = TestEnvironment::new();
+        let repo = env.repository("repository", &[("a.txt", "one\n")]);
+        let model = env.rehearse(&script([
+            with(together(&[read("a.txt"), write("b.txt", "two\n")]), "think", "Well."),
+            with(exec(&["cat", "b.txt"]), "fault", json!({ "status": 500 })),
+            submit(),
+        ]));
+        let run = |cassette: &[&str]| {
+            let mut more = cassette.to_vec();
+            more.extend(["--max-tokens", "50000"]);
+            wire.run(&env, &repo.path, &model, &more)
+        };
+        let first = run(&["--record", "tape"]).code(0).run();
+        let asked = model.requests().len();
+        assert_eq!(asked, 4, "{wire:?}");
+        let tape = fs::read_to_string(env.at("tape")).unwrap();
+        assert_eq!(tape.lines().count(), 1 + asked);
+        assert_eq!(fs::metadata(env.at("tape")).unwrap().permissions().mode() & 0o777, 0o600);
+
+        fs::remove_file(repo.path.join("b.txt")).unwrap();
+        let second = run(&["--replay", "tape"]).code(0).run();
+        assert_eq!(model.requests().len(), asked, "{wire:?}: nothing was asked");
+        assert_eq!(fs::read_to_string(repo.path.join("b.txt")).unwrap(), "two\n");
+        let (one, other) = (env.journal(&first), env.journal(&second));
+        assert_eq!(facts(&one), facts(&other), "{wire:?}");
+        assert_eq!(bodies(&other, "model.failed").len(), 1, "what failed fails again");
+    }
+}
+
+#[test]
+fn a_request_that_was_not_recorded_is_told_with_the_nearest() {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let model = env.rehearse(&script([read("a.txt"), submit()]));
+    let _ = Wire::OpenAi.run(&env, &repo.path, &model, &["--record", "tape"]).code(0);
+    fs::write(repo.path.join("a.txt"), "changed\n").unwrap();
+    let dir = repo.path.display().to_string();
+    // No key and no address is needed: nobody is asked.
+    let args = ["run", "Mend it.", "-C", &dir, "--model", "rehearsal", "--replay", "tape"];
+    let ran = finish(env.provost_command(args)).code(6);
+    assert!(ran.stdout.contains("the nearest is number 2") && ran.stdout.contains("changed"), "{ran}");
+    assert_eq!(model.requests().len(), 2);
+
+    for (option, file, words) in [
+        ("--replay", "nowhere", "nowhere"),
+        ("--replay", "repository/a.txt", "does not begin like a cassette"),
+        ("--record", "tape", "exists"),
+    ] {
+        let ran = env.provost([
+            "run",
+            "x",
+            "-C",
+            &dir,
+            "--model",
+            "m",
+            "--base-url",
+            &model.base_url,
+            option,
+            file,
+        ]);
+        let ran = ran.code(2);
+        assert!(ran.stderr.contains(words), "{ran}");
+    }
+    // A line that was cut is named.
+    let tape = fs::read_to_string(env.at("tape")).unwrap();
+    fs::write(env.at("torn"), &tape[..tape.len() - 9]).unwrap();
+    let ran = env.provost(["run", "x", "-C", &dir, "--model", "m", "--replay", "torn"]).code(2);
+    assert!(ran.stderr.contains("torn:3: "), "{ran}");
+}

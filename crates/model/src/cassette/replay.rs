@@ -1,0 +1,149 @@
+//! A provider that answers from a cassette and asks nobody.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use provost_core::transcript::Message;
+
+use super::{Attempt, CassetteError, End, HEAD, Heard, limit_part, message_part, prelude_part};
+use crate::{Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink};
+
+/// Characters of each side that are shown where two requests differ.
+const SHOWN: usize = 60;
+
+/// Answers each request as it was answered when it was recorded. Asked the same again, as after a failure, it gives what came
+/// next, and the last of them from then on.
+pub struct Replay {
+    model: String,
+    tape: Arc<Mutex<Vec<Track>>>,
+}
+
+struct Track {
+    parts: Vec<Arc<str>>,
+    prompt_bytes: usize,
+    heard: Vec<Heard>,
+    end: End,
+    played: bool,
+}
+
+impl Replay {
+    /// Reads a cassette; `model` is the one that will be asked for.
+    pub fn load(path: &Path, model: impl Into<String>) -> Result<Self, CassetteError> {
+        let text = std::fs::read_to_string(path).map_err(|source| CassetteError::file(path, source))?;
+        let mut lines = text.lines().enumerate();
+        if lines.next().is_none_or(|(_, head)| head != HEAD) {
+            return Err(CassetteError::NoCassette(path.to_owned()));
+        }
+        let mut tracks: Vec<Track> = Vec::new();
+        for (at, line) in lines {
+            let bad = |message: String| CassetteError::Line { path: path.to_owned(), line: at + 1, message };
+            let attempt: Attempt = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
+            let before = tracks.last().map_or(&[][..], |track| &track.parts);
+            let Some(shared) = before.get(..attempt.shared) else {
+                return Err(bad(format!(
+                    "it shares {} parts with a line of {}",
+                    attempt.shared,
+                    before.len()
+                )));
+            };
+            let parts = shared
+                .iter()
+                .cloned()
+                .chain(attempt.parts.iter().map(|part| Arc::from(part.as_str())))
+                .collect();
+            let Attempt { prompt_bytes, heard, end, .. } = attempt;
+            tracks.push(Track { parts, prompt_bytes, heard, end, played: false });
+        }
+        Ok(Self { model: model.into(), tape: Arc::new(Mutex::new(tracks)) })
+    }
+}
+
+impl Provider for Replay {
+    fn name(&self) -> &'static str {
+        "cassette"
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    fn endpoint(&self) -> &'static str {
+        ""
+    }
+
+    fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {
+        let parts = vec![prelude_part(&self.model, &prelude).into()];
+        Box::new(Replayed { parts, tape: self.tape.clone() })
+    }
+}
+
+struct Replayed {
+    parts: Vec<Arc<str>>,
+    tape: Arc<Mutex<Vec<Track>>>,
+}
+
+impl Dialogue for Replayed {
+    fn push(&mut self, message: &Message) {
+        self.parts.push(message_part(message).into());
+    }
+
+    fn prompt_bytes(&self) -> usize {
+        // As it was: what is left of a budget decides how much is asked for.
+        let tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
+        let same =
+            tape.iter().find(|track| track.parts.split_last().is_some_and(|(_, rest)| rest == self.parts));
+        same.map_or_else(|| self.parts.iter().map(|part| part.len()).sum(), |track| track.prompt_bytes)
+    }
+
+    fn ask<'a>(
+        &'a mut self,
+        invocation: &'a Invocation,
+        sink: &'a mut dyn Sink,
+    ) -> BoxFuture<'a, Result<Answer, Failure>> {
+        Box::pin(async move {
+            let mut parts = self.parts.clone();
+            parts.push(limit_part(invocation.max_output).into());
+            let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
+            let same = |track: &Track| track.parts == parts;
+            let fresh = tape.iter().position(|track| same(track) && !track.played);
+            let Some(at) = fresh.or_else(|| tape.iter().rposition(same)) else {
+                return Err(Failure::new(FailureClass::Setup, not_there(&tape, &parts)));
+            };
+            tape[at].played = true;
+            for heard in &tape[at].heard {
+                match heard {
+                    Heard::Text(delta) => sink.text(delta),
+                    Heard::Reasoning(delta) => sink.reasoning(delta),
+                    Heard::Call(call) => sink.call(call),
+                }
+            }
+            tape[at].end.clone().result()
+        })
+    }
+}
+
+/// What to say of a request that was not recorded: the nearest that was, and where they part.
+fn not_there(tape: &[Track], parts: &[Arc<str>]) -> String {
+    let alike = |track: &Track| track.parts.iter().zip(parts).take_while(|(a, b)| a == b).count();
+    let Some((at, nearest)) = tape.iter().enumerate().max_by_key(|(_, track)| alike(track)) else {
+        return "the request is not on the cassette, which is empty".to_owned();
+    };
+    let place = alike(nearest);
+    let (theirs, ours) = (nearest.parts.get(place), parts.get(place));
+    let [theirs, ours] = [theirs, ours].map(|part| part.map_or("", |part| &**part));
+    let same = theirs.chars().zip(ours.chars()).take_while(|(a, b)| a == b).count();
+    // A little of what is alike shows where in the part it is.
+    let shown = |part: &str| -> String { part.chars().skip(same.saturating_sub(20)).take(SHOWN).collect() };
+    let what = match place {
+        0 => "what the dialogue begins with".to_owned(),
+        at if at + 1 >= parts.len() => "the output limit".to_owned(),
+        at => format!("message {at}"),
+    };
+    format!(
+        "the request is not on the cassette; the nearest is number {} there, and the first difference is in {what}: there \
+         `{}`, here `{}`",
+        at + 1,
+        shown(theirs),
+        shown(ours)
+    )
+}
