@@ -277,6 +277,23 @@ const DANGEROUS: &[&str] = &[
     "echo x > /dev/tcp/host/80",
     "cat < /dev/tcp/host/80",
     "ls 2>&1 >/dev/udp/host/53",
+    "[[ -n <(rm victim) ]]",
+    "x=(<(rm victim))",
+    "x[0]=<(rm victim)",
+    "case <(rm victim) in x) ;; esac",
+    "for i in <(rm victim); do :; done",
+    "cat <<< <(rm victim)",
+    "cat <<'E'F\nEF\nrm victim\nE'F'",
+    "getopts a: OPTIND -a 'x[$(rm victim)]'; echo $((OPTARG))",
+    "set -- -a 'x[$(rm victim)]'; getopts a: o; echo $((OPTARG))",
+    "x='y[$(rm victim)]'; echo $((${x}))",
+    "n='a[$(rm victim)]'; declare -n q=$n; echo $q",
+    "x='y[$(rm victim)]'; y=abc; echo ${y:0:x}",
+    "command_not_found_handle() { rm victim; }; nonexist",
+    "env 'BASH_FUNC_ls%%=() { rm victim; }' bash -c ls",
+    "exec {x}<tool rm victim",
+    "printf 'rm victim' | bash /dev/fd/0",
+    "let x=1 'a[$(rm victim)]'",
 ];
 
 #[test]
