@@ -8,8 +8,8 @@ use std::time::Duration;
 use provost_core::containment::Receipt;
 use provost_journal::BoxFuture;
 use provost_sandbox::{
-    Cancel, Chunk, Command, ExitRecord, Probe, Profile, Ran, Recovered, RunError, RungChoice, Running,
-    Sandbox, Unavailable,
+    Cancel, Chunk, Command, ExitRecord, Probe, Profile, Publish, Ran, Recovered, RunError, RungChoice,
+    Running, Sandbox, Unavailable,
 };
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -41,8 +41,13 @@ pub trait Contained: Send + Sync {
 
     /// Starts a command that goes on, and comes back as soon as it runs. What it leaves in its record folder outlives the
     /// driver; the command does not.
-    fn start(&self, command: Command) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
-        let _ = command;
+    /// `publish` is the host's port that leads to one of its own.
+    fn start(
+        &self,
+        command: Command,
+        publish: Option<Publish>,
+    ) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
+        let _ = (command, publish);
         let why = RunError::Unknown("this containment does not let commands go on".to_owned());
         Box::pin(std::future::ready(Err(why)))
     }
@@ -105,13 +110,17 @@ impl Contained for Ready {
         })
     }
 
-    fn start(&self, command: Command) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
+    fn start(
+        &self,
+        command: Command,
+        publish: Option<Publish>,
+    ) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
         let sandbox = self.0.clone();
         Box::pin(async move {
             let happened = Arc::new(Notify::new());
             let wake = happened.clone();
             let wake = Box::new(move || wake.notify_waiters());
-            let started = tokio::task::spawn_blocking(move || sandbox.start(&command, wake));
+            let started = tokio::task::spawn_blocking(move || sandbox.start(&command, publish, wake));
             let running = started.await.unwrap_or_else(|error| Err(RunError::Unknown(error.to_string())))?;
             Ok(Arc::new(Process { running, happened }) as Arc<dyn Background>)
         })

@@ -307,6 +307,9 @@ pub enum Intent {
         /// Wall-clock limit in milliseconds; `None`: until the run ends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit_ms: Option<u64>,
+        /// The port of its own loopback that the same port of the host's leads to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        publish: Option<u16>,
     },
 }
 

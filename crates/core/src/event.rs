@@ -19,7 +19,7 @@ pub use crate::net::NetDecided;
 use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
-pub use crate::process::{ProcessChanged, ProcessEnded, Told};
+pub use crate::process::{ProcessChanged, ProcessEnded, Published, Told};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};

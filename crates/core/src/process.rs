@@ -45,6 +45,22 @@ pub struct Told {
     pub to: u64,
 }
 
+/// What went over a port of a background command that the host's loopback leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// The port, on 127.0.0.1 and of the command.
+    pub port: u16,
+    /// Connections that came about.
+    pub connections: u64,
+    /// Connections that did not: nothing listened there, or there were too many.
+    pub refused: u64,
+    /// Bytes that the command sent.
+    pub sent: u64,
+    /// Bytes that it received.
+    pub received: u64,
+}
+
 /// Files changed between acts while background commands ran: one of those changed them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,6 +81,9 @@ pub struct ProcessEnded {
     /// How it ended. `None` where it is gone with its driver and left no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandFact>,
+    /// What went over its published port, where it had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
     /// How it ended and what it wrote since its output was last shown, in words (blob).
     pub report: Digest,
     /// What changed since the journal last looked.

@@ -51,8 +51,8 @@ mod wire;
 pub use cache::{Freshness, Origin, ProbeCache};
 pub use command::{Cancel, Command};
 pub use egress::{
-    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Record, Refusal, Resolver,
-    parse,
+    Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Publish, Record, Refusal,
+    Resolver, parse,
 };
 pub use git::{GitFolder, GitName, GitPart, git_folder};
 pub use probe::{Disabled, Fact, Probe};

@@ -71,4 +71,7 @@ pub(crate) struct Order {
     pub(crate) keep_tail: usize,
     /// What is listened on for it, where it has a network.
     pub(crate) listen: Option<Listen>,
+    /// How many sockets are made with which its own ports are dialled from outside.
+    #[serde(default)]
+    pub(crate) dialling: usize,
 }

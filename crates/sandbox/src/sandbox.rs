@@ -16,7 +16,7 @@ use rustix::net::RecvFlags;
 use crate::broker::Broker;
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
-use crate::egress::{self, Egress, Role, Server};
+use crate::egress::{self, Egress, Joined, MOST_PUBLISHED, Publish, Role, Server};
 use crate::git::GitFolder;
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
@@ -246,18 +246,26 @@ impl Sandbox {
     }
 
     /// Starts a command and comes back as soon as it runs; `wake` is called when something happens to it. Blocks the
-    /// calling thread until then. Only where changes are not staged: its layer would be seen by nobody.
+    /// calling thread until then. `publish` leads to its port from then on; only from R3 on. Only where changes are not staged: its layer would be seen by nobody.
     ///
     /// # Errors
     ///
     /// [`RunError::NotStarted`] names the set-up step that failed: the command has not run.
-    pub fn start(&self, command: &Command, wake: Wake) -> Result<Running, RunError> {
+    pub fn start(
+        &self,
+        command: &Command,
+        publish: Option<Publish>,
+        wake: Wake,
+    ) -> Result<Running, RunError> {
         if self.profile.changes != Changes::Direct {
             return Err(Failure::new("overlay", libc::EINVAL, "this sandbox stages changes").into());
         }
         let cancel = Cancel::new().map_err(|error| failure("eventfd", &error))?;
         let shared = Arc::new(Shared::new(wake)?);
-        let control = self.launch(command)?;
+        if publish.is_some() && self.rung < Rung::R3 {
+            return Err(Failure::new("publish", libc::EOPNOTSUPP, self.rung.to_string()).into());
+        }
+        let control = self.launch(command, publish.as_ref())?;
         let listener =
             (shared.clone(), cancel.clone(), command.egress.clone(), self.profile.clone(), self.rung);
         let record_dir = command.record_dir.clone();
@@ -265,7 +273,8 @@ impl Sandbox {
             .name("provost-running".to_owned())
             .spawn(move || {
                 let (shared, cancel, egress, profile, rung) = listener;
-                let network = Network::of(egress.as_ref(), &profile, rung);
+                let mut network = Network::of(egress.as_ref(), &profile, rung);
+                network.publish = publish.as_ref();
                 let (outcome, _) = attend(&control, &cancel, network, &record_dir, Some(&shared));
                 shared.end(outcome);
             })
@@ -280,15 +289,16 @@ impl Sandbox {
         command: &Command,
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
-        let control = self.launch(command)?;
+        let control = self.launch(command, None)?;
         let network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
         let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
         outcome.map(|record| (record, layer))
     }
 
     /// Has a supervisor start a command, and gives this side's end of its control socket.
-    fn launch(&self, command: &Command) -> Result<OwnedFd, Failure> {
-        let order = self.order(command)?;
+    fn launch(&self, command: &Command, publish: Option<&Publish>) -> Result<OwnedFd, Failure> {
+        let mut order = self.order(command)?;
+        order.dialling = publish.map_or(0, |_| MOST_PUBLISHED);
         let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())
@@ -338,6 +348,7 @@ impl Sandbox {
             keep_head: command.keep_head,
             keep_tail: command.keep_tail,
             listen: command.egress.as_ref().map(Egress::listen),
+            dialling: 0,
         })
     }
 
@@ -503,6 +514,11 @@ fn follow(
         if from_supervisor {
             match wire::next_with(control) {
                 Some((Report::Layer, mut descriptors)) => layer = descriptors.pop(),
+                Some((Report::Dialling, sockets)) => {
+                    if network.join(sockets).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
                 Some((Report::Started, _)) => drop(running.map(Shared::started)),
                 Some((Report::Wrote, _)) => drop(running.map(Shared::wrote)),
                 Some((Report::Output, files)) => {
@@ -539,13 +555,15 @@ struct Network<'run> {
     profile: &'run Profile,
     rung: Rung,
     server: Option<Server>,
+    publish: Option<&'run Publish>,
+    joined: Option<Joined>,
     broker: Option<Broker>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
     fn of(egress: Option<&'run Egress>, profile: &'run Profile, rung: Rung) -> Self {
-        Self { egress, profile, rung, server: None, broker: None, failed: None }
+        Self { egress, profile, rung, server: None, publish: None, joined: None, broker: None, failed: None }
     }
 
     /// Answers what its filter asks. A command whose broker cannot be started is not let go, or is ended.
@@ -554,7 +572,8 @@ impl<'run> Network<'run> {
         let started = || -> io::Result<Broker> {
             let mut descriptors = descriptors.into_iter();
             let listener = descriptors.next().ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
-            let workspace = broker::folder(&profile.workspace)?;
+            // Where its changes gather in a copy it works there.
+            let workspace = broker::folder(profile.changes.copy().unwrap_or(&profile.workspace))?;
             let folders = descriptors.chain([workspace]).collect();
             let hidden = profile.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
             Broker::start(listener, folders, hidden, self.egress)
@@ -587,9 +606,27 @@ impl<'run> Network<'run> {
         Ok(())
     }
 
+    /// Leads the published port to the command.
+    fn join(&mut self, sockets: Vec<OwnedFd>) -> Result<(), ()> {
+        let joined = match self.publish {
+            // Fewer arrive when this process has no room for more descriptors.
+            Some(_) if sockets.len() != MOST_PUBLISHED => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+            Some(publish) => Joined::start(publish, sockets),
+            None => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        };
+        match joined {
+            Ok(joined) => self.joined = Some(joined),
+            Err(error) => {
+                self.failed = Some(failure("publish", &error));
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
     /// Ends every connection, and says what kept the network from being served.
     fn close(self) -> Option<Failure> {
-        drop((self.server, self.broker));
+        drop((self.server, self.joined, self.broker));
         self.failed
     }
 }

@@ -145,5 +145,6 @@ fn order(program: &Program) -> Result<Order, Failure> {
         keep_head: 0,
         keep_tail: 0,
         listen: None,
+        dialling: 0,
     })
 }

@@ -46,6 +46,8 @@ pub(crate) enum Report {
         /// What each is for.
         roles: Vec<crate::egress::Role>,
     },
+    /// Sockets of the command's namespace with which its ports are dialled.
+    Dialling,
     /// Where the calls wait that a broker answers; from the supervisor with the command's temp folder behind it.
     Brokered,
     /// A step failed; the command has not run.

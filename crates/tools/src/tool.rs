@@ -71,7 +71,12 @@ pub enum Effect {
     /// A command is to be run.
     Command(CommandRequest),
     /// A command is to be started, and goes on.
-    Start(CommandRequest),
+    Start {
+        /// The command.
+        request: CommandRequest,
+        /// The port of its own that the host's is to lead to.
+        publish: Option<u16>,
+    },
     /// What a command that goes on wrote is to be told.
     Poll {
         /// The act that started it.

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use provost_core::act::{ActEnd, CommandFact, ExitFact, Intent, show_argv};
-use provost_core::event::{Body, ProcessChanged, ProcessEnded, Told};
+use provost_core::containment::Rung;
+use provost_core::event::{Body, ProcessChanged, ProcessEnded, Published, Told};
 use provost_core::id::ActId;
 use provost_core::process::{self, MOST_PROCESSES};
 use provost_core::state::Process;
-use provost_sandbox::{Captured, Chunk, Egress, ExitRecord, NetReport, Recovered, RunError as CommandError};
+use provost_sandbox::{
+    Captured, Chunk, Egress, ExitRecord, NetReport, Publish, Recovered, RunError as CommandError,
+};
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output, Standing};
 use tokio::time::{Instant, timeout};
@@ -31,6 +34,7 @@ const FIRST_OUTPUT: Duration = Duration::from_secs(1);
 pub(crate) struct Live {
     command: Arc<dyn Background>,
     egress: Option<Egress>,
+    published: Option<Publish>,
 }
 
 /// All of them.
@@ -83,6 +87,7 @@ impl Driver<'_> {
         &mut self,
         act: ActId,
         request: CommandRequest,
+        publish: Option<u16>,
     ) -> Result<(), RunError> {
         let state = self.recorder.state();
         if state.created().is_some_and(|created| created.policy.workspace.is_staged()) {
@@ -103,6 +108,11 @@ impl Driver<'_> {
             return self.fail(act, &text);
         }
         let begun = std::time::Instant::now();
+        let published = match publish.map(|port| self.publish(port)) {
+            None => None,
+            Some(Ok(published)) => Some(published),
+            Some(Err(why)) => return self.fail(act, &format!("{why} Nothing was run.")),
+        };
         self.look_before_command().await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         self.make_record(act)?;
@@ -112,12 +122,13 @@ impl Driver<'_> {
             argv: request.argv.clone(),
             cwd: request.cwd.clone(),
             limit_ms: limit.map(|limit| limit.as_millis() as u64),
+            publish,
         };
         self.start(act, intent).await?;
         let mut command = self.command(act, &place, &request, limit.unwrap_or(Duration::MAX));
         let egress = self.give_network(act, &mut command, self.dials.0.clone());
-        match place.sandbox.start(command).await {
-            Ok(command) => drop(self.background.insert(act, Live { command, egress })),
+        match place.sandbox.start(command, published.clone()).await {
+            Ok(command) => drop(self.background.insert(act, Live { command, egress, published })),
             Err(CommandError::NotStarted(failure)) => {
                 self.fail(act, &format!("{failure}. Nothing was run."))?;
                 self.discard_record(act);
@@ -148,6 +159,29 @@ impl Driver<'_> {
             Some(record) => self.process_ended(act, record).await,
             None => Ok(()),
         }
+    }
+
+    /// Takes a port of the host's loopback for a command, or says why it is not to be had.
+    fn publish(&self, port: u16) -> Result<Publish, String> {
+        let state = self.recorder.state();
+        let granted = state.created().map(|created| created.policy.publish.clone()).unwrap_or_default();
+        if !granted.contains(&port) {
+            let ports: Vec<String> = granted.iter().map(ToString::to_string).collect();
+            let ports = if ports.is_empty() { "none".to_owned() } else { ports.join(", ") };
+            return Err(format!("The policy does not let port {port} be published; it lets: {ports}."));
+        }
+        if state.rung() < Rung::R3 {
+            return Err(format!(
+                "Port {port} cannot be published: commands have no network under {}.",
+                state.rung()
+            ));
+        }
+        let taken = state.processes().find(|(_, process)| process.is_open() && process.publish == Some(port));
+        if let Some((process, _)) = taken {
+            return Err(format!("Port {port} is published for {} already.", process::name(process)));
+        }
+        Publish::bind(port)
+            .map_err(|error| format!("Port {port} of this host cannot be listened on: {error}."))
     }
 
     /// Tells what a command wrote and how it stands.
@@ -307,29 +341,31 @@ impl Driver<'_> {
     }
 
     async fn process_ended(&mut self, process: ActId, record: ExitRecord) -> Result<(), RunError> {
-        let net = match self.background.remove(&process) {
-            Some(Live { egress: Some(egress), .. }) => egress.report(),
-            _ => NetReport::default(),
+        let (net, published) = match self.background.remove(&process) {
+            Some(Live { egress, published, .. }) => (egress.map(|egress| egress.report()), published),
+            None => (None, None),
         };
+        let net = net.unwrap_or_default();
+        let published = published.map(|published| published.report());
         let found = self.look_after(None).await?;
         let command = fact_of(&record, &net, self.recorder.state().containment());
         let rest = Part::rest(&record.output, self.shown(process).unwrap_or_default());
         let mut report = rest.tell(&process::name(process), Standing::Ended(Some(&command.exit)));
         report.push_str(&notes_of(&record, &net));
-        self.record_end(process, Some(command), report, found)
+        self.record_end(process, (Some(command), published), report, found)
     }
 
     fn record_end(
         &mut self,
         act: ActId,
-        command: Option<CommandFact>,
+        (command, published): (Option<CommandFact>, Option<Published>),
         mut report: String,
         (found, taken_back): (Found, String),
     ) -> Result<(), RunError> {
         report.push_str(&taken_back);
         let report = self.recorder.content(report);
         let Found { changes, reverted, later } = found;
-        let ended = ProcessEnded { act, command, report, changes, reverted };
+        let ended = ProcessEnded { act, command, published, report, changes, reverted };
         self.recorder.record(Body::ProcessEnded(Box::new(ended)))?;
         self.discard_record(act);
         if later.is_empty() { Ok(()) } else { self.record_drift(later) }
@@ -358,7 +394,7 @@ impl Driver<'_> {
             }
             None => (None, Part::nothing(shown).tell(&name, Standing::Ended(None))),
         };
-        self.record_end(process, command, report, found)
+        self.record_end(process, (command, None), report, found)
     }
 
     /// The record of a command whose driver died; `None` where it left none.

@@ -260,7 +260,7 @@ impl Driver<'_> {
             Effect::Submit { .. } => self.end(act, ActResult::of(ActEnd::Done, "Submitted.")),
             Effect::Write(set) => self.write(act, &open, set, begun).await,
             Effect::Command(request) => self.run_command(act, request).await,
-            Effect::Start(request) => self.start_background(act, request).await,
+            Effect::Start { request, publish } => self.start_background(act, request, publish).await,
             Effect::Poll { process, wait } => self.poll(act, process, wait).await,
             Effect::Kill { process } => self.kill(act, process).await,
         }

@@ -71,7 +71,7 @@ impl Preview {
             Effect::Write(set) => Ok(patch(&set.changes)),
             Effect::Observe(seen) => Ok(vec![first(&seen.text).to_owned()]),
             Effect::Command(_)
-            | Effect::Start(_)
+            | Effect::Start { .. }
             | Effect::Poll { .. }
             | Effect::Kill { .. }
             | Effect::Submit { .. } => Ok(Vec::new()),

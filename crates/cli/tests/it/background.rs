@@ -1,6 +1,8 @@
 //! Commands that go on in the background, through the whole of Provost: started, polled, ended, gone with the run.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -278,4 +280,89 @@ fn one_that_cannot_start_has_not_run() {
     assert!(told[0].contains("`command`: is not read as bash"), "{told:?}");
     assert!(told[1].contains("There is no background command bg-1"), "{told:?}");
     assert!(told[2].contains("`id`: is none that `shell_start` answers"), "{told:?}");
+}
+
+/// A server that answers each connection with the same line, and says when it listens.
+const ANSWER: &str = "/usr/bin/python3 -u -c \"
+import socket
+s = socket.create_server(('127.0.0.1', PORT))
+print('listens')
+while True:
+    c, _ = s.accept()
+    c.recv(100)
+    c.sendall(b'from within')
+    c.close()
+\"";
+
+/// A port that nobody has just now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// What the host's loopback answers at a port.
+fn dialled(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.write_all(b"hello")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[test]
+fn a_published_port_is_reached_from_the_host_as_long_as_its_command_lives() {
+    let port = free_port();
+    let line = ANSWER.replace("PORT", &port.to_string());
+    let serve = |publish: bool| {
+        let mut arguments = json!({ "command": line });
+        if publish {
+            arguments["publish"] = json!(port);
+        }
+        call("shell_start", arguments)
+    };
+    // The control: it listens, and the host does not reach it.
+    let (env, repo, model) = scene([serve(false), stall()]);
+    let driver = env.start(env.run_args(&repo.path, &model, &[]));
+    eventually("it listens", || model.requests().len() == 2 && told(&model)[0].contains("listens"));
+    assert!(dialled(port).is_err());
+    let _ = driver.kill();
+
+    let (env, repo, model) = scene([serve(true), stall()]);
+    let policy = env.at("policy.toml");
+    fs::write(&policy, format!("preset = \"workspace\"\npublish = [{port}]\n")).unwrap();
+    let policy = policy.display().to_string();
+    let bundle = env.at("bundle").display().to_string();
+    let driver = env.start(env.run_args(&repo.path, &model, &["--policy", &policy]));
+    eventually("it listens", || model.requests().len() == 2 && told(&model)[0].contains("listens"));
+    // More than there are sockets for it, one after the other.
+    for round in 0..100 {
+        assert_eq!(dialled(port).unwrap_or_else(|error| panic!("{round}: {error}")), "from within");
+    }
+    driver.signal(Signal::INT);
+    let run = driver.wait().code(130).run();
+    assert!(dialled(port).is_err(), "it is gone, and its port with it");
+    let journal = env.journal(&run);
+    let published = &bodies(&journal, "process.ended")[0]["published"];
+    assert_eq!((&published["connections"], &published["sent"]), (&json!(100), &json!(1100)), "{published}");
+    let _ = env.provost(["resume", &run, "--export", &bundle, "--json"]).code(0);
+    let key = env.public_key().display().to_string();
+    let _ = env.provost(["verify", &bundle, "--key", &key, "--repo", repo.path.to_str().unwrap()]).code(0);
+}
+
+#[test]
+fn a_port_that_the_policy_does_not_grant_or_somebody_has_is_refused_in_words() {
+    let (env, repo, model) = scene([call("shell_start", json!({ "command": "sleep 900", "publish": 3000 }))]);
+    let run = env.run(&repo.path, &model, &[]).code(0).run();
+    assert!(
+        told(&model)[0].contains("does not let port 3000 be published; it lets: none."),
+        "{:?}",
+        told(&model)
+    );
+    assert!(bodies(&env.journal(&run), "act.started").is_empty());
+    let held = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = held.local_addr().unwrap().port();
+    let (env, repo, model) = scene([call("shell_start", json!({ "command": "sleep 900", "publish": port }))]);
+    let policy = env.at("policy.toml");
+    fs::write(&policy, format!("preset = \"workspace\"\npublish = [{port}]\n")).unwrap();
+    let _ = env.run(&repo.path, &model, &["--policy", &policy.display().to_string()]).code(0);
+    assert!(told(&model)[0].contains("cannot be listened on"), "{:?}", told(&model));
 }

@@ -14,6 +14,8 @@
 //!     { rule = "exec cargo publish", match = ["cargo publish --dry-run", "env cargo publish"], no_match = ["cargo package"] },
 //! ]
 //!
+//! publish = [3000]            # ports of 127.0.0.1 that may lead to a background command
+//!
 //! [default]                   # where no rule matches: allow, contained, ask or deny
 //! exec = "ask"
 //!
@@ -32,7 +34,8 @@
 //! disk_mib = 512              # changes to a staged workspace
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::ops::Range;
 
 use serde::Deserialize;
@@ -129,6 +132,8 @@ struct File {
     build_folders: Option<Spanned<Vec<String>>>,
     git: Option<Spanned<GitAccess>>,
     image: Option<Spanned<String>>,
+    #[serde(default)]
+    publish: BTreeSet<NonZeroU16>,
 }
 
 /// What becomes of commands' changes to the workspace.
@@ -271,5 +276,6 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
             message: format!("`{}` is not `sha256:` and 64 hex digits", image.get_ref()),
         })?);
     }
+    policy.publish = file.publish.into_iter().map(NonZeroU16::get).collect();
     Ok(policy)
 }

@@ -170,6 +170,9 @@ pub struct Policy {
     /// What commands may do to the repository; set by [`with_git`](Self::with_git), which sees to the rules too.
     #[serde(default, skip_serializing_if = "is_default")]
     pub git: GitAccess,
+    /// Ports of the host's loopback that may lead to a background command.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub publish: BTreeSet<u16>,
     /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,

@@ -125,6 +125,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         caps: Caps::default(),
         workspace: WorkspaceMode::Direct,
         git: if preset == Preset::FullAccess { GitAccess::Full } else { GitAccess::None },
+        publish: BTreeSet::new(),
         image: None,
     }
 }

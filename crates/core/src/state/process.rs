@@ -14,6 +14,8 @@ use crate::process::{MOST_PROCESSES, ProcessChanged, ProcessEnded};
 pub struct Process {
     /// Argument vector.
     pub argv: Vec<String>,
+    /// Its port that the host's loopback leads to.
+    pub publish: Option<u16>,
     /// How many bytes of its output the model has been shown, or was told that they are left out.
     pub shown: u64,
     /// How it ended, if it did.
@@ -73,20 +75,29 @@ impl RunState {
 
     /// A background command may start: there are not too many, and what it changes is seen.
     pub(super) fn check_process_start(&self, act: &OpenAct, intent: &Intent) -> Checked {
-        if !matches!(intent, Intent::Background { .. }) {
+        let Intent::Background { publish, .. } = intent else {
             return Ok(());
-        }
+        };
         must(act.call.is_some(), "no call asks for it to go on in the background")?;
         let staged = self.created.as_ref().is_some_and(|created| created.policy.workspace.is_staged());
         must(!staged, "the contract has changes staged, and nobody sees those of a background command")?;
         let open = self.processes.values().filter(|process| process.is_open()).count();
+        if let Some(port) = publish {
+            let granted = self.created.as_ref().is_some_and(|created| created.policy.publish.contains(port));
+            must(granted, "the policy does not let that port be published")?;
+            must(self.rung >= Rung::R3, "its containment gives it no ports of its own")?;
+            let taken =
+                self.processes.values().any(|process| process.is_open() && process.publish == Some(*port));
+            must(!taken, "another background command has that port")?;
+        }
         must(open < MOST_PROCESSES, "more background commands run than a run can have")
     }
 
     pub(super) fn process_started(&mut self, body: &ActStarted) {
-        if let Intent::Background { argv, .. } = &body.intent {
+        if let Intent::Background { argv, publish, .. } = &body.intent {
             let process = Process {
                 argv: argv.clone(),
+                publish: *publish,
                 shown: 0,
                 end: None,
                 generation: self.generation,
@@ -163,6 +174,10 @@ impl RunState {
         let Some(process) = process else {
             return Err("no such background command runs".to_owned());
         };
+        must(
+            body.published.is_none_or(|published| process.publish == Some(published.port)),
+            "it had no such port published",
+        )?;
         let (rung, lost) = (process.rung, process.generation != self.generation);
         match &body.command {
             None => must(lost, "its driver has it, and does not say how it ended")?,

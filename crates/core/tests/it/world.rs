@@ -463,6 +463,7 @@ impl World {
         self.append(Body::ProcessEnded(Box::new(ProcessEnded {
             act,
             command,
+            published: None,
             report,
             changes,
             reverted: vec![],
@@ -692,7 +693,7 @@ impl World {
                     let (argv, cwd) = (argv.clone(), RelPath::root());
                     let staged = self.created().policy.workspace.is_staged();
                     let intent = if act.call.is_some() && !staged && self.choices.once_in(3) {
-                        Intent::Background { argv, cwd, limit_ms: None }
+                        Intent::Background { argv, cwd, limit_ms: None, publish: None }
                     } else {
                         Intent::Command { argv, cwd, limit_ms: 1000 }
                     };

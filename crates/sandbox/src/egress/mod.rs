@@ -18,6 +18,7 @@ mod dns;
 mod hello;
 mod http;
 mod names;
+mod publish;
 mod relay;
 mod serve;
 mod socks;
@@ -33,6 +34,8 @@ use provost_core::policy::{Decision, Policy};
 pub(crate) use connection::to_host;
 pub(crate) use desk::{Cause, Desk};
 pub(crate) use names::{Listen, OWN_ADDRESS, RANGE_BITS};
+pub use publish::Publish;
+pub(crate) use publish::{Joined, MOST_PUBLISHED};
 pub(crate) use relay::{Stop, wait};
 pub(crate) use serve::{Role, Server, Workers, serve_role};
 

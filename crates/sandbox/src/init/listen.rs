@@ -47,6 +47,19 @@ pub(super) fn open(listen: &Listen, setup: &OwnedFd) -> Result<(), Failure> {
     }
 }
 
+/// Makes sockets with which the command's own ports are dialled from outside, and sends them to the supervisor.
+pub(super) fn dialling(count: usize, setup: &OwnedFd) -> Result<(), Failure> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let make = |_| rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+    let sockets: Vec<OwnedFd> = (0..count).map(make).collect::<Result<_, _>>().step("publish")?;
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    if wire::report_with(setup, &Report::Dialling, &descriptors) {
+        Ok(())
+    } else {
+        Err(Failure::new("publish", libc::EPIPE, "the sockets could not be handed over"))
+    }
+}
+
 fn bind(role: Role, address: SocketAddrV4) -> Result<OwnedFd, Errno> {
     let kind = if role == Role::Questions { SocketType::DGRAM } else { SocketType::STREAM };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

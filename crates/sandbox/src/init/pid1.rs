@@ -45,6 +45,10 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
         Some(wanted) => listen::open(wanted, &ends.setup).and_then(|()| resolver::cover()),
         None => Ok(()),
     };
+    let network = || match order.dialling {
+        0 => network(),
+        count => network().and_then(|()| listen::dialling(count, &ends.setup)),
+    };
     let Built { unprotected, layer } = match set_up(view, ids).and_then(|built| network().map(|()| built)) {
         Ok(built) => built,
         Err(failure) => {

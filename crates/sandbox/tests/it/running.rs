@@ -20,7 +20,7 @@ impl Started {
     fn new(host: &Host, rung: Rung, command: &Command) -> Result<Self, RunError> {
         let (wake, woken) = channel();
         let wake = Box::new(move || wake.send(()).unwrap_or_default());
-        sandbox(rung, host.profile()).start(command, wake).map(|running| Self { running, woken })
+        sandbox(rung, host.profile()).start(command, None, wake).map(|running| Self { running, woken })
     }
 
     fn sh(host: &Host, rung: Rung, script: &str) -> Self {

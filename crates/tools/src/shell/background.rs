@@ -27,17 +27,20 @@ impl Default for ShellStart {
             "type": "integer", "minimum": 1,
             "description": "End it after this time; when the run ends if not given."
         });
+        let publish = json!({
+            "type": "integer", "minimum": 1,
+            "description": "A port of its loopback that this host's is to lead to, for people, where the policy lets it."
+        });
         Self(ToolSpec {
             name: "shell_start".to_owned(),
-            description: "Start a line of bash that goes on while you do other things: a dev server, a watcher. It is read \
-                          and decided on like a line of `shell`. You get its id and what it writes first; `shell_poll` \
-                          tells what it writes later, `shell_kill` ends it. At most 8 run at once. All are ended, with all \
-                          their processes, before the work is verified and when the run ends or pauses, and none is \
-                          started again. Each command has a loopback network of its own: other commands cannot reach a \
-                          port that this one listens on."
+            description: "Start a line of bash that goes on while you do other things: a dev server, a watcher. It is \
+                          decided on like a line of `shell`. You get its id and its first output; see `shell_poll` and \
+                          `shell_kill`. At most 8 run at once. All are ended, with all their processes, before the work \
+                          is verified and when the run ends or pauses; none is started again. Each has a loopback of its \
+                          own that other commands do not reach: test a server from within its line."
                 .to_owned(),
             schema: object(
-                &[(COMMAND, command), order::cwd(), ("timeout_seconds", limit)],
+                &[(COMMAND, command), order::cwd(), ("timeout_seconds", limit), ("publish", publish)],
                 &[COMMAND],
             ),
         })
@@ -54,12 +57,22 @@ impl Tool for ShellStart {
     }
 
     fn touches(&self, args: &Value, ctx: &Context<'_>) -> Result<Vec<Touch>, BadCall> {
+        port(args)?;
         touches(&start(args, ctx)?, COMMAND, ctx)
     }
 
     fn prepare(&self, args: &Value, ctx: &Context<'_>) -> Result<Effect, Failure> {
-        Ok(Effect::Start(made_ready(start(args, ctx)?, ctx)?))
+        Ok(Effect::Start { request: made_ready(start(args, ctx)?, ctx)?, publish: port(args)? })
     }
+}
+
+/// The port to be published.
+fn port(args: &Value) -> Result<Option<u16>, BadCall> {
+    let number = optional_number(args, "publish", 1)?;
+    number
+        .map(u16::try_from)
+        .transpose()
+        .map_err(|_| BadCall::value("publish", "is no port: those go up to 65535"))
 }
 
 fn start(args: &Value, ctx: &Context<'_>) -> Result<CommandRequest, BadCall> {
@@ -81,8 +94,8 @@ impl Default for ShellPoll {
         });
         Self(ToolSpec {
             name: "shell_poll".to_owned(),
-            description: "Tell what a command of `shell_start` wrote since you last saw its output, and whether it still \
-                          runs or how it ended. Of much output the start and the end are shown."
+            description: "Tell what a command of `shell_start` wrote since you last saw its output, and whether it runs or \
+                          how it ended."
                 .to_owned(),
             schema: object(&[id(), ("wait_seconds", wait)], &["id"]),
         })

@@ -63,6 +63,9 @@ fn the_tools_as_the_model_is_told_of_them() {
             "apply_patch",
             "exec",
             "shell",
+            "shell_start",
+            "shell_poll",
+            "shell_kill",
             "submit"
         ]
     );

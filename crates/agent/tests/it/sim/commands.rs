@@ -13,8 +13,8 @@ use provost_core::event::Body;
 use provost_core::id::ActId;
 use provost_journal::BoxFuture;
 use provost_sandbox::{
-    Cancel, Captured, Changes, Chunk, Command, Ended, ExitRecord, Failure, Profile, Ran as Staged, Recovered,
-    RunError, RungChoice, Unavailable,
+    Cancel, Captured, Changes, Chunk, Command, Ended, ExitRecord, Failure, Profile, Publish, Ran as Staged,
+    Recovered, RunError, RungChoice, Unavailable,
 };
 
 use super::world::{Left, Ran, World};
@@ -99,7 +99,11 @@ impl Contained for Ready {
         Box::pin(ready(Ok(self.do_it(&command, &carry_out))))
     }
 
-    fn start(&self, command: Command) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
+    fn start(
+        &self,
+        command: Command,
+        _: Option<Publish>,
+    ) -> BoxFuture<'_, Result<Arc<dyn Background>, RunError>> {
         let act = act_of(&command.record_dir);
         let line = command.argv.last().unwrap().to_str().unwrap().to_owned();
         self.assert_durable(act);

@@ -1,6 +1,6 @@
 //! Background commands: what cannot have happened with them.
 
-use provost_core::event::{ProcessChanged, ProcessEnded, RunCancelled, Told};
+use provost_core::event::{ProcessChanged, ProcessEnded, Published, RunCancelled, Told};
 use provost_core::policy::WorkspaceMode;
 use provost_core::process::MOST_PROCESSES;
 
@@ -8,7 +8,7 @@ use super::*;
 
 fn background(line: &str) -> Intent {
     let Intent::Command { argv, cwd, .. } = command(line) else { unreachable!() };
-    Intent::Background { argv, cwd, limit_ms: None }
+    Intent::Background { argv, cwd, limit_ms: None, publish: None }
 }
 
 fn told(act: ActId, process: ActId, from: u64, to: u64) -> Body {
@@ -20,7 +20,14 @@ fn told(act: ActId, process: ActId, from: u64, to: u64) -> Body {
 fn ended(act: ActId, command: impl Into<Option<CommandFact>>) -> Body {
     let command = command.into();
     let report = digest(12);
-    Body::ProcessEnded(Box::new(ProcessEnded { act, command, report, changes: vec![], reverted: vec![] }))
+    Body::ProcessEnded(Box::new(ProcessEnded {
+        act,
+        command,
+        published: None,
+        report,
+        changes: vec![],
+        reverted: vec![],
+    }))
 }
 
 /// One that wrote `bytes` and exited with 0.
@@ -184,4 +191,36 @@ fn i1_it_starts_as_it_was_decided_on() {
     hand.submit();
     let act = hand.decides(None, vec![gate()]);
     hand.cannot(started(act, background("check all")), "no call asks");
+}
+
+#[test]
+fn a_port_is_published_only_where_the_policy_grants_it_and_for_one_at_a_time() {
+    let serves = |publish: u16| {
+        let Intent::Background { argv, cwd, limit_ms, .. } = background("serve") else { unreachable!() };
+        Intent::Background { argv, cwd, limit_ms, publish: Some(publish) }
+    };
+    let policy = || {
+        let mut policy = Policy::preset(Preset::Workspace);
+        policy.publish.insert(3000);
+        policy
+    };
+    let mut hand = Hand::new(policy(), Rung::R3, 2);
+    let act = hand.decides(Some(0), vec![exec("serve")]);
+    hand.cannot(started(act, serves(3001)), "does not let that port");
+    hand.does(started(act, serves(3000)));
+    let second = hand.decides(Some(1), vec![exec("serve")]);
+    hand.cannot(started(second, serves(3000)), "has that port");
+    hand.does(told(act, act, 0, 0));
+    let with = |port: u16| {
+        let Body::ProcessEnded(mut body) = ended(act, wrote(0)) else { unreachable!() };
+        body.published = Some(Published { port, connections: 1, refused: 0, sent: 2, received: 3 });
+        Body::ProcessEnded(body)
+    };
+    hand.cannot(with(3001), "no such port");
+    hand.does(with(3000));
+    hand.does(started(second, serves(3000)));
+
+    let mut weak = Hand::new(policy(), Rung::R2, 1);
+    let act = weak.decides(Some(0), vec![exec("serve")]);
+    weak.cannot(started(act, serves(3000)), "no ports of its own");
 }
