@@ -54,6 +54,11 @@ impl<'a> Touches<'a> {
         self.list
     }
 
+    /// What was found until now.
+    pub(crate) fn noted(&self) -> &[Touch] {
+        &self.list
+    }
+
     pub(crate) fn push(&mut self, touch: Touch) {
         if !self.list.contains(&touch) {
             self.list.push(touch);

@@ -29,10 +29,32 @@ const READERS: &[Reader] = &[
     Reader { names: &["base64", "base32", "basenc"], values: "wi", writes: ("o", &["--output"]), runs: NONE },
     Reader { names: &["tree"], values: "LPI", writes: ("o", &[]), runs: NONE },
     Reader {
-        names: &["sdiff", "yq"],
+        names: &["yq"],
         values: "",
         writes: ("oi", &["--output", "--inplace", "--in-place"]),
         runs: NONE,
+    },
+    Reader { names: &["sdiff"], values: "", writes: ("o", &["--output"]), runs: ("", &["--diff-program"]) },
+    Reader { names: &["diff3"], values: "L", writes: NONE, runs: ("", &["--diff-program"]) },
+    Reader { names: &["install"], values: "gmotS", writes: NONE, runs: ("", &["--strip-program"]) },
+    Reader { names: &["cpio"], values: "", writes: ("O", &["--file"]), runs: ("", &["--rsh-command"]) },
+    Reader {
+        names: &["dpkg"],
+        values: "",
+        writes: NONE,
+        runs: ("", &["--pre-invoke", "--post-invoke", "--status-logger"]),
+    },
+    Reader {
+        names: &["apt", "apt-get", "apt-cache", "aptitude"],
+        values: "t",
+        writes: NONE,
+        runs: ("oc", &["--option", "--config-file"]),
+    },
+    Reader {
+        names: &["gcc", "g++", "cc", "c++", "clang", "clang++"],
+        values: "oIDLUlxWfOgmiT",
+        writes: NONE,
+        runs: ("B", &[]),
     },
     Reader { names: &["date"], values: "dfr", writes: ("s", &["--set"]), runs: NONE },
     Reader { names: &["file"], values: "efFmP", writes: ("C", &["--compile"]), runs: NONE },
@@ -65,7 +87,7 @@ const READERS: &[Reader] = &[
         writes: ("", &["--log-file"]),
         runs: ("e", &["--rsh", "--rsync-path"]),
     },
-    Reader { names: &["scp", "sftp"], values: "cDFiJlPX", writes: NONE, runs: ("So", &[]) },
+    Reader { names: &["scp"], values: "cFiJlPX", writes: NONE, runs: ("DFSo", &[]) },
     Reader { names: &["zip"], values: "bntxi", writes: NONE, runs: ("T", &["--unzip-command", "--test"]) },
     Reader { names: &["split"], values: "abClnt", writes: NONE, runs: ("", &["--filter"]) },
     Reader { names: &["tcpdump"], values: "BcCEFGijMrsTVWyZ", writes: ("w", &[]), runs: ("z", &[]) },
@@ -149,8 +171,21 @@ const INTERACTIVE: &[&str] = &[
     "w3m",
     "links",
     "elinks",
+    "dc",
     "ftp",
     "lftp",
+    "sftp",
+    "mail",
+    "mailx",
+    "editor",
+    "pager",
+    "rview",
+    "zless",
+    "zmore",
+    "bzless",
+    "bzmore",
+    "xzless",
+    "xzmore",
     "telnet",
     "psql",
     "mysql",
@@ -169,26 +204,26 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
         "sed" | "gsed" => scripts::sed(args, parts),
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => scripts::awk(name, args, parts),
         // The first word may be a cluster without its dash.
-        "tar" | "gtar" | "bsdtar" if args.first().and_then(Word::known).is_some_and(is_bare_cluster) => {
+        "tar" | "gtar" | "bsdtar"
+            if args.first().is_some_and(|first| first.known().is_none_or(is_bare_cluster)) =>
+        {
             parts.push(unclear(format!("what `{name}` starts")));
         }
         "uniq" | "xxd" => second_operand(args, parts),
-        "sqlite3" => {
-            let tells = |word: &Word| {
-                word.known().is_none_or(|text| {
-                    text.contains(".s")
-                        || text.contains(".o")
-                        || text.contains(".r")
-                        || text.contains(".load")
-                        || text == "-init"
-                        || text == "--init"
-                        || text.contains("edit(")
-                        || text.contains("writefile")
-                })
+        "sqlite3" if runs_commands_of_sqlite(args) => {
+            parts.push(unclear("what `sqlite3` is told to run"));
+        }
+        "gcc" | "g++" | "cc" | "c++" | "clang" | "clang++" => {
+            let names_program = |text: &str| {
+                ["-wrapper", "-specs", "--specs", "-fplugin"].iter().any(|option| text.starts_with(option))
             };
-            if args.iter().skip(1).any(tells) || args.len() < 2 {
-                parts.push(unclear("what `sqlite3` is told to run"));
+            if args.iter().any(|word| word.known().is_some_and(names_program)) {
+                parts.push(unclear(format!("what `{name}` starts")));
             }
+        }
+        "cmake" if args.iter().any(|word| word.known() == Some("-E")) => {
+            super::wrappers::guess(args, parts);
+            parts.push(unclear("what `cmake -E` starts"));
         }
         "openssl" => {
             if let Some(word) =
@@ -207,26 +242,23 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
 
 fn options(name: &str, reader: &Reader, args: &[Word], parts: &mut Vec<Part>) {
     for word in args {
-        let text = match word {
-            // An expansion may be an option.
-            Word::One(text) | Word::Many(text) => {
-                if reader.runs == NONE {
-                    parts.push(Part::Hidden(text.clone()));
-                } else {
-                    parts.push(unclear(format!(
-                        "`{text}` may be an option of `{name}` that starts a program"
-                    )));
-                }
+        let Word::Fixed(text) = word else {
+            if !word.may_be_option() {
                 continue;
             }
-            Word::Fixed(text) => text,
+            if reader.runs == NONE {
+                parts.push(Part::Hidden(word.text().to_owned()));
+            } else {
+                parts.push(unclear(format!("`{word}` may be an option of `{name}` that starts a program")));
+            }
+            continue;
         };
         if text == "--" {
             break;
         }
         let said = |(letters, long): (&str, &[&str])| {
             letters.chars().any(|letter| has_short(text, letter, reader.values))
-                || long.iter().any(|option| text.len() > 3 && is_long(text, option))
+                || long.iter().any(|option| is_long(text, option))
         };
         if said(reader.runs) {
             parts.push(unclear(format!("what `{name} {text}` starts")));
@@ -234,6 +266,45 @@ fn options(name: &str, reader: &Reader, args: &[Word], parts: &mut Vec<Part>) {
             parts.push(Part::Hidden(text.clone()));
         }
     }
+}
+
+/// Options of `sqlite3` with a value.
+const SQLITE_VALUES: &[&str] = &[
+    "-heap",
+    "-lookaside",
+    "-maxsize",
+    "-mmap",
+    "-newline",
+    "-nonce",
+    "-nullvalue",
+    "-pagecache",
+    "-separator",
+    "-vfs",
+];
+
+/// Whether `sqlite3` is given commands of its own, some of which start programs, or reads them from somewhere.
+fn runs_commands_of_sqlite(args: &[Word]) -> bool {
+    let mut operands = 0;
+    let mut rest = args.iter();
+    while let Some(word) = rest.next() {
+        let Some(text) = word.known() else { return true };
+        let option = text.strip_prefix('-').map(|option| option.strip_prefix('-').unwrap_or(option));
+        match option {
+            Some("init" | "cmd" | "interactive" | "A") => return true,
+            Some(option) if SQLITE_VALUES.iter().any(|known| &known[1..] == option) => drop(rest.next()),
+            Some(_) => {}
+            None => {
+                operands += 1;
+                let is_command = text.trim_start().starts_with('.') || text.contains("\n.");
+                let calls = ["edit(", "writefile", "load_extension", "fts3_tokenizer"];
+                if (operands > 1 && is_command) || calls.iter().any(|name| text.contains(name)) {
+                    return true;
+                }
+            }
+        }
+    }
+    // Without a statement it reads them from its standard input.
+    operands < 2
 }
 
 /// `uniq IN OUT` writes its second operand.

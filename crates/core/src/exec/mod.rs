@@ -16,6 +16,7 @@
 mod hidden;
 mod options;
 mod scripts;
+mod settings;
 mod shells;
 mod tools;
 mod variables;
@@ -23,6 +24,7 @@ mod wrappers;
 
 use std::fmt;
 
+pub use settings::{is_plain_setting, is_steering_flag};
 pub use variables::steers;
 
 /// A word of a command.
@@ -32,6 +34,8 @@ pub enum Word {
     Fixed(String),
     /// It is one word that an expansion makes; as written.
     One(String),
+    /// It is one word that names a file, by a path that does not start as an option does; as written.
+    File(String),
     /// It is any number of words that an expansion makes; as written.
     Many(String),
 }
@@ -46,14 +50,28 @@ impl Word {
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Fixed(text) => Some(text),
-            Self::One(_) | Self::Many(_) => None,
+            Self::One(_) | Self::File(_) | Self::Many(_) => None,
         }
     }
 
     /// The word, or how it is written.
     pub fn text(&self) -> &str {
         match self {
-            Self::Fixed(text) | Self::One(text) | Self::Many(text) => text,
+            Self::Fixed(text) | Self::One(text) | Self::File(text) | Self::Many(text) => text,
+        }
+    }
+
+    /// Whether an expansion may make an option of it.
+    fn may_be_option(&self) -> bool {
+        let starts_as_name = |text: &str| {
+            let first = text.trim_start_matches('"').chars().next();
+            first.is_some_and(|first| first.is_ascii_alphanumeric() || matches!(first, '/' | '.' | '_'))
+        };
+        match self {
+            Self::Fixed(_) | Self::File(_) => false,
+            Self::One(text) => !starts_as_name(text),
+            // What is split may start anew anywhere; the names that a pattern finds start as it does.
+            Self::Many(text) => !starts_as_name(text) || text.contains(['$', '`', '{', ' ']),
         }
     }
 }

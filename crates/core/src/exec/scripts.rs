@@ -1,9 +1,10 @@
 //! The small languages of `sed` and `awk`: whether a program of theirs writes files or starts commands.
 
 use std::iter::Peekable;
+use std::slice::Iter;
 use std::str::Chars;
 
-use super::options::{has_short, is_long};
+use super::options::is_long;
 use super::wrappers::unclear;
 use super::{Part, Word};
 
@@ -15,53 +16,98 @@ enum Deed {
     Runs,
 }
 
+/// What the words of `sed` are.
+#[derive(Default)]
+struct SedWords<'a> {
+    scripts: Vec<&'a Word>,
+    operands: Vec<&'a Word>,
+    /// Whether an option gives the script; without one the first operand is it.
+    named: bool,
+}
+
 pub(super) fn sed(args: &[Word], parts: &mut Vec<Part>) {
-    const VALUES: &str = "efl";
-    let mut scripts: Vec<&Word> = Vec::new();
-    let mut operands: Vec<&Word> = Vec::new();
-    let mut named = false;
+    let mut read = SedWords::default();
     let mut rest = args.iter();
     while let Some(word) = rest.next() {
-        let Some(text) = word.known() else {
-            operands.push(word);
-            continue;
-        };
-        if is_long(text, "--in-place") || (has_short(text, 'i', VALUES) && !text.starts_with("--")) {
-            parts.push(Part::Hidden(text.to_owned()));
-        }
-        if text == "--" {
-            operands.extend(rest.by_ref());
-        } else if let Some(script) = text.strip_prefix("--expression=") {
-            named = true;
-            judge(deed_of_sed(script), script, "sed", parts);
-        } else if matches!(text, "-e" | "--expression") || (has_short(text, 'e', "") && text.ends_with('e')) {
-            named = true;
-            scripts.extend(rest.next());
-        } else if has_short(text, 'e', "") || has_short(text, 'f', "e") || is_long(text, "--file") {
-            // Attached, or in a file.
-            named = true;
-            parts.push(unclear(format!("what the script of `sed {text}` does")));
-        } else if !text.starts_with('-') || text == "-" {
-            operands.push(word);
+        match word.known() {
+            Some("--") => read.operands.extend(rest.by_ref()),
+            Some(text) if text.starts_with("--") => sed_long(text, &mut rest, &mut read, parts),
+            Some(text) if text.len() > 1 && text.starts_with('-') => {
+                sed_short(text, &mut rest, &mut read, parts);
+            }
+            Some(_) => read.operands.push(word),
+            None => {
+                if word.may_be_option() {
+                    parts.push(unclear(format!("`{word}` may be an option of `sed`, which runs commands")));
+                }
+                read.operands.push(word);
+            }
         }
     }
-    if !named {
-        scripts.extend(operands.first());
-        operands = operands.into_iter().skip(1).collect();
+    if !read.named {
+        read.scripts.extend(read.operands.first());
     }
-    for script in scripts {
+    for script in read.scripts {
         match script.known() {
             Some(text) => judge(deed_of_sed(text), text, "sed", parts),
             None => parts.push(unclear(format!("what the script `{script}` of `sed` does"))),
         }
     }
-    // A name that an expansion makes may be an option.
-    parts.extend(
-        operands
-            .iter()
-            .filter(|word| word.known().is_none())
-            .map(|word| Part::Hidden(word.text().to_owned())),
-    );
+}
+
+/// A long option, or a beginning of one.
+fn sed_long<'a>(text: &str, rest: &mut Iter<'a, Word>, read: &mut SedWords<'a>, parts: &mut Vec<Part>) {
+    let attached = text.split_once('=').map(|(_, value)| value);
+    if is_long(text, "--in-place") {
+        parts.push(Part::Hidden(text.to_owned()));
+    } else if is_long(text, "--expression") {
+        read.named = true;
+        match attached {
+            Some(script) => judge(deed_of_sed(script), script, "sed", parts),
+            None => read.scripts.extend(rest.next()),
+        }
+    } else if is_long(text, "--file") {
+        read.named = true;
+        parts.push(unclear(format!("what the script of `sed {text}` does")));
+        skip_value(attached, rest, parts);
+    } else if is_long(text, "--line-length") {
+        skip_value(attached, rest, parts);
+    }
+}
+
+/// A cluster of short options.
+fn sed_short<'a>(text: &str, rest: &mut Iter<'a, Word>, read: &mut SedWords<'a>, parts: &mut Vec<Part>) {
+    for (at, letter) in text.char_indices().skip(1) {
+        let attached = Some(&text[at + letter.len_utf8()..]).filter(|value| !value.is_empty());
+        match letter {
+            'E' | 'b' | 'n' | 'r' | 's' | 'u' | 'z' => continue,
+            'i' => parts.push(Part::Hidden(text.to_owned())),
+            'e' => {
+                read.named = true;
+                match attached {
+                    Some(script) => judge(deed_of_sed(script), script, "sed", parts),
+                    None => read.scripts.extend(rest.next()),
+                }
+            }
+            'f' => {
+                read.named = true;
+                parts.push(unclear(format!("what the script of `sed {text}` does")));
+                skip_value(attached, rest, parts);
+            }
+            'l' => skip_value(attached, rest, parts),
+            _ => parts.push(unclear(format!("of `sed`, its option `{text}` is not known"))),
+        }
+        return;
+    }
+}
+
+/// Passes over an option's value, where it is the next word.
+fn skip_value(attached: Option<&str>, rest: &mut Iter<'_, Word>, parts: &mut Vec<Part>) {
+    if attached.is_none()
+        && let Some(word @ Word::Many(_)) = rest.next()
+    {
+        parts.push(unclear(format!("`{word}` may be an option of `sed`, which runs commands")));
+    }
 }
 
 fn judge(deed: Option<Deed>, script: &str, name: &str, parts: &mut Vec<Part>) {
@@ -121,8 +167,8 @@ fn deed_of_sed(script: &str) -> Option<Deed> {
                 deed = Deed::Runs;
                 to_line_end(&mut text);
             }
-            // Text, or a file that is read, up to the end of the line; text goes on behind a backslash.
-            'a' | 'i' | 'c' => while to_line_end(&mut text) {},
+            'a' | 'i' | 'c' => past_text(&mut text)?,
+            // A file that is read, up to the end of the line.
             'r' | 'R' => drop(to_line_end(&mut text)),
             ':' | 'b' | 't' | 'T' => while text.next_if(|c| !matches!(c, ';' | '\n' | '}')).is_some() {},
             '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z' | 'l' | 'q' | 'Q'
@@ -150,14 +196,31 @@ fn until(text: &mut Peekable<Chars<'_>>, delimiter: char) -> Option<()> {
     }
 }
 
-/// Passes over the rest of the line. Whether it ends in a backslash.
+/// Passes over text, which goes on behind a backslash at the end of a line. One may stand before the text: then whether
+/// another one at the end of that line escapes anything is not the same in every version.
+fn past_text(text: &mut Peekable<Chars<'_>>) -> Option<()> {
+    while text.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+    if text.next_if_eq(&'\\').is_some() {
+        while text.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
+        if text.next_if_eq(&'\n').is_none() {
+            let line: String = text.clone().take_while(|c| *c != '\n').collect();
+            if line.ends_with('\\') {
+                return None;
+            }
+        }
+    }
+    while to_line_end(text) {}
+    Some(())
+}
+
+/// Passes over the rest of the line. Whether it ends in a backslash that no other one escapes.
 fn to_line_end(text: &mut Peekable<Chars<'_>>) -> bool {
-    let mut last = '\n';
+    let mut escapes = false;
     for c in text.by_ref() {
         if c == '\n' {
-            return last == '\\';
+            return escapes;
         }
-        last = c;
+        escapes = c == '\\' && !escapes;
     }
     false
 }
@@ -239,7 +302,7 @@ mod tests {
         for script in ["w out", "s/a/b/w out", "/x/w f", "1!w f", "$w f", "/x/{p;w f\n}"] {
             assert_eq!(deed_of_sed(script), Some(Deed::Writes), "{script}");
         }
-        for script in ["1e rm f", "s/.*/rm f/e", "e", "/x/{e rm f\n}", "s/a/b/ge"] {
+        for script in ["1i foo\\\\\n1e rm f", "1e rm f", "s/.*/rm f/e", "e", "/x/{e rm f\n}", "s/a/b/ge"] {
             assert_eq!(deed_of_sed(script), Some(Deed::Runs), "{script}");
         }
         for script in ["s/a", "k", "s/[/]/x/", "é"] {

@@ -1,8 +1,7 @@
 //! Shells: the line behind `-c`, or a file that they read.
 
-use super::options::has_short;
 use super::wrappers::unclear;
-use super::{Grammar, Part, Place, Word};
+use super::{Grammar, Part, Place, Word, is_plain_setting, is_steering_flag};
 
 /// Shells of which lines can be read here.
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "posh", "rbash", "sh", "yash"];
@@ -10,8 +9,7 @@ const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "posh", "rbash",
 /// Shells whose lines are another language.
 const OTHERS: &[&str] = &["csh", "elvish", "fish", "nu", "pwsh", "rc", "tcsh", "xonsh", "zsh"];
 
-/// Short options that take a value, and long ones.
-const VALUES: &str = "oO";
+/// Long options with a value.
 const LONG_VALUES: &[&str] = &["--rcfile", "--init-file"];
 
 /// Long options that change nothing of what the line does.
@@ -43,6 +41,10 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
         }
         _ => return,
     };
+    shell(name, grammar, args, parts);
+}
+
+fn shell(name: &str, grammar: Grammar, args: &[Word], parts: &mut Vec<Part>) {
     let mut line = false;
     let mut rest = args;
     while let Some((word, behind)) = rest.split_first() {
@@ -58,24 +60,11 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
         if ends {
             break;
         }
-        if text.starts_with("--") {
-            if LONG_VALUES.contains(&text) || text == "--login" {
-                parts.push(unclear(format!("`{name} {text}` reads start files")));
-                rest = if text == "--login" { rest } else { rest.get(1..).unwrap_or_default() };
-            } else if !LONG_FLAGS.contains(&text) {
-                parts.push(unclear(format!("of `{name}`, its option `{text}` is not known")));
-            }
-            continue;
-        }
-        line |= text.starts_with('-') && has_short(text, 'c', VALUES);
-        if has_short(text, 'l', VALUES) || has_short(text, 'i', VALUES) {
-            parts.push(unclear(format!("`{name} {text}` reads start files")));
-        }
-        if has_short(text, 's', VALUES) {
-            parts.push(unclear(format!("`{name}` reads what it runs from its standard input")));
-        }
-        if text.ends_with(['o', 'O']) {
-            rest = rest.get(1..).unwrap_or_default();
+        if let Some(long) = long_name(text) {
+            rest = long_option(name, &long, rest, parts);
+        } else {
+            line |= text.contains('c');
+            rest = cluster(name, text, rest, parts);
         }
     }
     match rest.first() {
@@ -93,13 +82,63 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
     }
 }
 
+/// A long option, which bash takes with one dash too.
+fn long_name(text: &str) -> Option<String> {
+    if text.starts_with("--") {
+        return Some(text.to_owned());
+    }
+    let long = format!("-{text}");
+    let known = LONG_VALUES.contains(&long.as_str()) || LONG_FLAGS.contains(&long.as_str());
+    (known || long == "--login").then_some(long)
+}
+
+/// Passes over a long option's value.
+fn long_option<'a>(name: &str, long: &str, rest: &'a [Word], parts: &mut Vec<Part>) -> &'a [Word] {
+    if LONG_VALUES.contains(&long) || long == "--login" {
+        parts.push(unclear(format!("`{name} {long}` reads start files")));
+    } else if !LONG_FLAGS.contains(&long) {
+        parts.push(unclear(format!("of `{name}`, its option `{long}` is not known")));
+    }
+    if LONG_VALUES.contains(&long) { rest.get(1..).unwrap_or_default() } else { rest }
+}
+
+/// Options of one letter. Each `o` and `O` among them takes one of the words behind the cluster.
+fn cluster<'a>(name: &str, text: &str, mut rest: &'a [Word], parts: &mut Vec<Part>) -> &'a [Word] {
+    for letter in text.chars().skip(1) {
+        match letter {
+            'i' | 'l' => parts.push(unclear(format!("`{name} {text}` reads start files"))),
+            's' => parts.push(unclear(format!("`{name}` reads what it runs from its standard input"))),
+            'o' | 'O' => {
+                let Some((setting, behind)) = rest.split_first() else { continue };
+                rest = behind;
+                if !setting.known().is_some_and(is_plain_setting) {
+                    parts.push(unclear(format!("how `{name}` reads lines with its option `{setting}`")));
+                }
+            }
+            _ if is_steering_flag(letter) => {
+                parts.push(unclear(format!("how `{name}` reads lines with its option `{text}`")));
+            }
+            _ => {}
+        }
+    }
+    rest
+}
+
 /// The line that `trap` runs, later and in whatever folder the shell is then. Without one it resets, ignores or prints.
 fn trapped(args: &[Word]) -> Option<Part> {
-    let args = if args.first().and_then(Word::known) == Some("--") { &args[1..] } else { args };
-    let (line, signals) = args.split_first()?;
-    let resets = |text: &str| {
-        text.is_empty() || text.starts_with('-') || text.bytes().all(|byte| byte.is_ascii_digit())
+    let (first, behind) = args.split_first()?;
+    let prints = |text: &str| {
+        text.strip_prefix('-').is_some_and(|letters| {
+            !letters.is_empty() && letters.chars().all(|c| matches!(c, 'l' | 'p' | 'P'))
+        })
     };
+    let args = match first.known() {
+        Some("--") => behind,
+        Some(text) if prints(text) => return None,
+        _ => args,
+    };
+    let (line, signals) = args.split_first()?;
+    let resets = |text: &str| matches!(text, "" | "-") || text.parse::<u8>().is_ok_and(|number| number <= 64);
     if line.known().is_some_and(|text| signals.is_empty() || resets(text)) {
         return None;
     }

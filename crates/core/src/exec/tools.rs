@@ -7,6 +7,11 @@ use super::{Grammar, Part, Place, Word};
 pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
     match name {
         "git" => git(args, parts),
+        // Each of its commands is a program too.
+        _ if name.starts_with("git-") => {
+            let words = [Word::fixed("git"), Word::fixed(&name[4..])].into_iter().chain(args.iter().cloned());
+            parts.push(Part::here(words.collect()));
+        }
         "cargo" => cargo(args, parts),
         "npx" | "bunx" | "pnpx" | "uvx" | "pipx" => runner(name, args, parts),
         "npm" | "pnpm" | "yarn" | "bun" | "uv" | "poetry" | "pipenv" | "hatch" | "bundle" | "conda"
@@ -233,14 +238,22 @@ fn set(setting: &str, aliases: &mut Vec<(String, String)>, parts: &mut Vec<Part>
 }
 
 /// Options of git's commands that name a program or a line.
-const PROGRAMS: &[&str] = &[
-    "--upload-pack",
-    "--receive-pack",
-    "--exec",
-    "--extcmd",
-    "--open-files-in-pager",
-    "--tool",
-    "--sendmail-cmd",
+const PROGRAMS: &[&str] = &["--upload-pack", "--receive-pack", "--exec", "--open-files-in-pager"];
+
+/// Commands of git that start a program which one of their options, or of their arguments, names.
+const STARTING: &[&str] = &[
+    "archive",
+    "bisect",
+    "clone",
+    "fetch",
+    "fetch-pack",
+    "grep",
+    "init",
+    "ls-remote",
+    "pull",
+    "push",
+    "rebase",
+    "send-pack",
 ];
 
 fn subcommand(name: &str, args: &[Word], parts: &mut Vec<Part>) {
@@ -250,6 +263,9 @@ fn subcommand(name: &str, args: &[Word], parts: &mut Vec<Part>) {
             return;
         }
         "submodule" => {
+            if args.iter().any(Word::may_be_option) {
+                parts.push(unclear("what `git submodule` runs"));
+            }
             if let Some(at) = args.iter().position(|word| word.known() == Some("foreach")) {
                 let rest = &args[at + 1..];
                 let flags = rest.iter().take_while(|word| word.text().starts_with('-')).count();
@@ -258,32 +274,86 @@ fn subcommand(name: &str, args: &[Word], parts: &mut Vec<Part>) {
             }
             return;
         }
-        "rebase" if line_behind(args, &["-x", "--exec"], parts) => return,
+        "rebase" if line_behind(args, &["-x", "--exec"], parts) => {
+            if args.iter().any(may_be_exec) {
+                parts.push(unclear("what `git rebase` runs"));
+            }
+            return;
+        }
         "filter-branch" | "difftool" | "mergetool" | "send-email" | "instaweb" | "web--browse" | "gui"
-        | "citool" | "p4" | "daemon" | "shell" | "upload-pack" | "receive-pack" | "hook" => {
+        | "citool" | "p4" | "daemon" | "shell" | "upload-pack" | "receive-pack" | "hook" | "remote-ext"
+        | "remote-fd" | "merge-index" | "for-each-repo" | "http-backend" | "svn" | "cvsserver"
+        | "imap-send" => {
             return parts.push(unclear(format!("what `git {name}` runs")));
         }
         _ => {}
     }
+    if name == "clone" {
+        cloned_with(args, parts);
+    }
     for word in args {
-        let Some(text) = word.known() else {
-            parts.push(Part::Hidden(word.text().to_owned()));
-            continue;
-        };
+        match word.known() {
+            Some("--") => break,
+            Some(text) => option(name, text, parts),
+            None if word.text().contains("ext::") => {
+                parts.push(unclear(format!("what `git {name} {word}` runs")));
+            }
+            None if !word.may_be_option() => {}
+            None if STARTING.contains(&name) => {
+                parts.push(unclear(format!(
+                    "`{word}` may be an option of `git {name}` that starts a program"
+                )));
+            }
+            None => parts.push(Part::Hidden(word.text().to_owned())),
+        }
+    }
+}
+
+/// Whether the word may give `git rebase` a line in another way than `-x` and `--exec` do.
+fn may_be_exec(word: &Word) -> bool {
+    let Some(text) = word.known() else { return word.may_be_option() };
+    let read = text == "-x" || text == "--exec" || text.starts_with("--exec=");
+    !read && (has_short(text, 'x', "sXCS") || is_long(text, "--exec"))
+}
+
+/// One argument of a command of git.
+fn option(name: &str, text: &str, parts: &mut Vec<Part>) {
+    let names_program = PROGRAMS.iter().any(|option| is_long(text, option));
+    let short = (name == "grep" && has_short(text, 'O', "efABCm"))
+        || (name == "rebase" && has_short(text, 'x', "sXCS"))
+        || (matches!(name, "clone" | "ls-remote") && has_short(text, 'u', "bcjo"));
+    // The hooks of a template run.
+    let template = matches!(name, "clone" | "init") && is_long(text, "--template");
+    if names_program || short || template || text.starts_with("ext::") || text.contains("=ext::") {
+        parts.push(unclear(format!("what `git {name} {text}` runs")));
+    } else if ["--output", "--output-directory", "--ext-diff", "--textconv"]
+        .iter()
+        .any(|option| is_long(text, option))
+        || (matches!(name, "archive" | "format-patch") && has_short(text, 'o', ""))
+    {
+        parts.push(Part::Hidden(text.to_owned()));
+    }
+}
+
+/// The settings that `git clone` is given for the new repository, which hold as it is made.
+fn cloned_with(args: &[Word], parts: &mut Vec<Part>) {
+    let mut rest = args.iter();
+    while let Some(word) = rest.next() {
+        let Some(text) = word.known() else { continue };
         if text == "--" {
             break;
         }
-        let names_program = PROGRAMS.iter().any(|option| text.len() > 5 && is_long(text, option));
-        let short = (name == "grep" && has_short(text, 'O', "efABCm"))
-            || (matches!(name, "clone" | "ls-remote") && has_short(text, 'u', "bcjo"));
-        if names_program || short || text.starts_with("ext::") || text.contains("=ext::") {
-            parts.push(unclear(format!("what `git {name} {text}` runs")));
-        } else if ["--output", "--output-directory", "--ext-diff", "--textconv"]
-            .iter()
-            .any(|option| text.len() > 4 && is_long(text, option))
-            || (matches!(name, "archive" | "format-patch") && has_short(text, 'o', ""))
-        {
-            parts.push(Part::Hidden(text.to_owned()));
+        let attached = if is_long(text, "--config") {
+            text.split_once('=').map(|(_, setting)| setting)
+        } else if has_short(text, 'c', "bouj") {
+            text.split_once('c').map(|(_, setting)| setting).filter(|setting| !setting.is_empty())
+        } else {
+            continue;
+        };
+        match attached.or_else(|| rest.next().and_then(Word::known)) {
+            // There are no aliases of a command that is being run.
+            Some(setting) => set(setting, &mut Vec::new(), parts),
+            None => parts.push(unclear("what a setting of `git clone` runs")),
         }
     }
 }

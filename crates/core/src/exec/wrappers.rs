@@ -71,7 +71,7 @@ const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
-        names: &["nohup", "eatmydata", "catchsegv", "unbuffer", "builtin", "linux32", "linux64", "prime-run"],
+        names: &["nohup", "eatmydata", "catchsegv", "unbuffer", "builtin", "chronic", "ifne", "prime-run"],
         ..PLAIN
     },
     Wrapper { names: &["command"], options: Options { flags: "pvV", ..Options::NONE }, ..PLAIN },
@@ -213,6 +213,17 @@ const WRAPPERS: &[Wrapper] = &[
         ..PLAIN
     },
     Wrapper {
+        names: &["choom"],
+        options: Options { values: "np", long_values: &["adjust", "pid"], ..Options::NONE },
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["ssh-agent"],
+        options: Options { flags: "cdDks", values: "aEOPt", ..Options::NONE },
+        unclear: &["P"],
+        ..PLAIN
+    },
+    Wrapper {
         names: &["setpriv"],
         options: Options {
             flags: "d",
@@ -332,44 +343,124 @@ const WRAPPERS: &[Wrapper] = &[
 
 /// Programs that start others in ways that are not read here.
 const OPAQUE: &[&str] = &[
+    "aa-exec",
+    "anacron",
+    "apptainer",
     "at",
+    "authbind",
+    "autossh",
+    "bashbug",
     "batch",
     "bwrap",
     "capsh",
+    "ccache",
     "cgexec",
+    "chpst",
+    "compose",
     "coproc",
+    "coresched",
+    "cpulimit",
     "crontab",
+    "daemon",
+    "daemonize",
     "dbus-launch",
     "dbus-run-session",
+    "debconf",
     "direnv",
+    "distcc",
+    "dpkg-architecture",
+    "dsh",
+    "edit",
+    "enosys",
     "entr",
+    "envdir",
     "expect",
+    "fakechroot",
     "firejail",
     "gdb",
+    "gosu",
+    "hyperfine",
+    "i386",
     "inotifywait",
+    "konsole",
+    "linux32",
+    "linux64",
     "lldb",
+    "logrotate",
+    "machinectl",
+    "mispipe",
+    "mosh",
     "newgrp",
     "nix",
     "nix-shell",
+    "nocache",
     "nsjail",
     "numactl",
+    "pee",
     "perf",
+    "pipesz",
     "pkexec",
     "prlimit",
     "proot",
+    "proxychains",
+    "proxychains4",
+    "pssh",
+    "rlogin",
+    "rlwrap",
+    "rr",
+    "rsh",
+    "run-mailcap",
+    "run-one",
     "run-parts",
     "runcon",
+    "s-nail",
+    "scalar",
+    "sccache",
+    "schroot",
     "screen",
+    "scriptlive",
+    "see",
+    "select-editor",
+    "sensible-browser",
+    "sensible-editor",
+    "sensible-pager",
     "setarch",
+    "setpgid",
+    "setuidgid",
     "sg",
     "socat",
+    "softlimit",
+    "sshpass",
     "start-stop-daemon",
+    "startx",
+    "su-exec",
+    "switch_root",
+    "systemd-cat",
     "systemd-inhibit",
+    "systemd-nspawn",
     "systemd-run",
+    "systemd-socket-activate",
     "tmux",
+    "torsocks",
+    "tsocks",
+    "tsp",
+    "uclampset",
+    "uftrace",
+    "uname26",
+    "uxterm",
     "valgrind",
+    "vidir",
+    "vigr",
+    "vipe",
+    "vipw",
     "watchexec",
+    "x-terminal-emulator",
+    "x86_64",
+    "xdg-open",
+    "xinit",
+    "xterm",
     "xvfb-run",
+    "zrun",
 ];
 
 pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
@@ -386,7 +477,7 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
         "watch" => watch(args, parts),
         "parallel" => parallel(args, parts),
         "su" | "runuser" => other_user(args, parts),
-        "ssh" => remote(args, parts),
+        "ssh" | "slogin" => remote(args, parts),
         "find" => find(args, parts),
         "fd" | "fdfind" => fd(args, parts),
         "rustup" if args.first().and_then(Word::known) == Some("run") => {
@@ -793,17 +884,55 @@ fn remote(args: &[Word], parts: &mut Vec<Part>) {
     }
 }
 
+/// Tests and actions of `find` with one argument.
+const FIND_VALUES: &[&str] = &[
+    "-amin",
+    "-anewer",
+    "-atime",
+    "-cmin",
+    "-cnewer",
+    "-ctime",
+    "-fstype",
+    "-gid",
+    "-group",
+    "-ilname",
+    "-iname",
+    "-inum",
+    "-ipath",
+    "-iregex",
+    "-iwholename",
+    "-links",
+    "-lname",
+    "-maxdepth",
+    "-mindepth",
+    "-mmin",
+    "-mtime",
+    "-name",
+    "-newer",
+    "-path",
+    "-perm",
+    "-printf",
+    "-regex",
+    "-regextype",
+    "-samefile",
+    "-size",
+    "-type",
+    "-uid",
+    "-used",
+    "-user",
+    "-wholename",
+    "-xtype",
+];
+
 fn find(args: &[Word], parts: &mut Vec<Part>) {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         at += 1;
         match word {
-            Word::Many(text) => {
-                parts.push(unclear(format!("`{text}` may hold an action of `find`")));
-                continue;
-            }
-            Word::One(text) => {
-                parts.push(Part::Hidden(text.clone()));
+            Word::One(_) | Word::File(_) | Word::Many(_) => {
+                if word.may_be_option() {
+                    parts.push(unclear(format!("`{word}` may be an action of `find`")));
+                }
                 continue;
             }
             Word::Fixed(text) => match text.as_str() {
@@ -811,8 +940,18 @@ fn find(args: &[Word], parts: &mut Vec<Part>) {
                     parts.push(Part::Hidden(text.clone()));
                     continue;
                 }
+                // Names of that list may start as options do.
+                "-files0-from" => {
+                    parts.push(unclear("what `find` starts for the names of a list"));
+                    continue;
+                }
                 "-exec" | "-execdir" | "-ok" | "-okdir" => {}
-                _ => continue,
+                _ => {
+                    // One word behind a test is what it tests for.
+                    let tested = matches!(args.get(at), Some(Word::One(_) | Word::File(_)));
+                    at += usize::from(tested && FIND_VALUES.contains(&text.as_str()));
+                    continue;
+                }
             },
         }
         let elsewhere = word.text().ends_with("dir");
@@ -824,9 +963,18 @@ fn find(args: &[Word], parts: &mut Vec<Part>) {
         let length = behind.iter().enumerate().position(|(index, word)| ends((index, word)));
         let length = length.unwrap_or(behind.len());
         let place = if elsewhere { Place::Elsewhere } else { Place::Here };
-        command(&filled(&behind[..length], "{}"), place, parts);
+        command(&found_by_find(&behind[..length]), place, parts);
         at += length;
     }
+}
+
+/// The words of a command with what `find` finds: paths, which start as its starting points do.
+fn found_by_find(words: &[Word]) -> Vec<Word> {
+    let path = |word: Word| match word {
+        Word::One(text) if text == "{}" => Word::File(text),
+        word => word,
+    };
+    filled(words, "{}").into_iter().map(path).collect()
 }
 
 fn fd(args: &[Word], parts: &mut Vec<Part>) {

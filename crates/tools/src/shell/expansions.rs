@@ -4,6 +4,7 @@ use brush_parser::word::{Parameter, ParameterExpr, ParameterTransformOp, WordPie
 use provost_core::act::Access;
 use provost_core::exec::steers;
 
+use super::names::is_integer;
 use super::parse;
 use super::walk::Walk;
 use super::words::is_torn;
@@ -12,7 +13,9 @@ use crate::started::Folders;
 impl Walk<'_, '_> {
     /// Looks into a word as it is written.
     pub(super) fn expanded(&mut self, written: &str, folders: &Folders) {
-        if !written.contains(['$', '`']) {
+        // In an expansion `<(..)` is text to the parser, and torn.
+        let substitutes = written.contains("<(") || written.contains(">(");
+        if !written.contains(['$', '`']) && !substitutes {
             return;
         }
         match parse::pieces(written) {
@@ -195,7 +198,10 @@ impl Walk<'_, '_> {
         let counted = digits
             .strip_prefix("$((")
             .is_some_and(|rest| rest.find("))") == Some(rest.len().saturating_sub(2)));
-        let number = number || counted || matches!(written, "$#" | "$?");
+        let number = number || counted || matches!(written, "$#" | "$?" | "$!" | "\"$!\"");
+        if !number && is_integer(name) {
+            self.unclear(&format!("what `{name}`, which is a number, is given"));
+        }
         *self.numbers.entry(name.to_owned()).or_insert(true) &= number;
     }
 

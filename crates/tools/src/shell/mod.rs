@@ -2,9 +2,13 @@
 
 mod background;
 mod builtins;
+mod documents;
 mod expansions;
 mod files;
+mod made;
+mod names;
 mod parse;
+mod tests;
 mod tool;
 mod walk;
 mod words;

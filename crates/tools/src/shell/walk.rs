@@ -11,7 +11,10 @@ use provost_core::act::{Access, Touch};
 use provost_core::exec::{Grammar, Part, Place, Word, parts};
 
 use super::builtins::{Builtin, builtin, named};
+use super::documents::ends_elsewhere;
 use super::files::opened;
+use super::made::Made;
+use super::names::{is_array, is_filled, is_integer, is_name, names_descriptor, variable, variables_of};
 use super::parse::{self, Unread};
 use super::words::{unsplit, word};
 use crate::started::{Folders, Touches};
@@ -42,6 +45,12 @@ pub(super) struct Walk<'t, 'a> {
     pub(super) numbers: BTreeMap<String, bool>,
     /// Variables that arithmetic evaluates.
     pub(super) evaluated: BTreeSet<String>,
+    /// Variables that the line makes arrays, and those that it declares with a value that is not known: to an array it
+    /// may be a list, of which everything is expanded once more.
+    arrays: BTreeSet<String>,
+    declared: BTreeSet<String>,
+    /// What the commands so far may have made.
+    made: Made,
 }
 
 /// Notes what a line touches when a shell runs it.
@@ -66,18 +75,21 @@ pub(super) fn line(
         repeats: false,
         numbers: BTreeMap::new(),
         evaluated: BTreeSet::new(),
+        arrays: BTreeSet::new(),
+        declared: BTreeSet::new(),
+        made: Made::default(),
     };
+    let first = walk.touches.noted().len();
     walk.program(&program, &mut folders.clone());
+    if walk.repeats {
+        // What comes again comes after all of it.
+        walk.may_be_made(first);
+    }
     if walk.moves && walk.repeats {
-        // What comes again may come from another folder.
+        // It may come from another folder too.
         walk.program(&program, &mut Folders::Any);
     }
-    let evaluated = std::mem::take(&mut walk.evaluated);
-    for name in evaluated {
-        if walk.numbers.get(&name) == Some(&false) {
-            walk.unclear(&format!("arithmetic evaluates what `{name}` holds"));
-        }
-    }
+    walk.variables();
     Ok(())
 }
 
@@ -116,6 +128,40 @@ impl Walk<'_, '_> {
         }
     }
 
+    /// What the variables of the line may hold where bash evaluates them.
+    fn variables(&mut self) {
+        for name in std::mem::take(&mut self.evaluated) {
+            let is_number = match self.numbers.get(&name) {
+                Some(number) => *number,
+                // Whoever starts a command may have given it the variable.
+                None => self.opens == Opens::Noted || is_integer(&name),
+            };
+            if !is_number || is_filled(&name) {
+                self.unclear(&format!("arithmetic evaluates what `{name}` holds"));
+            }
+        }
+        for name in std::mem::take(&mut self.declared) {
+            if self.arrays.contains(&name) || is_array(&name) {
+                self.unclear(&format!("what the array `{name}` is filled with"));
+            }
+        }
+    }
+
+    /// Programs that were noted since `first`, and which the line may have made.
+    fn may_be_made(&mut self, first: usize) {
+        let program = |touch: &Touch| match touch {
+            Touch::Exec { argv, program } | Touch::Expanded { argv, program, .. } => {
+                let path = argv.first().filter(|path| path.contains('/'))?;
+                self.made.may_be(path, program.is_some()).then(|| path.clone())
+            }
+            _ => None,
+        };
+        let made: Vec<String> = self.touches.noted()[first..].iter().filter_map(program).collect();
+        for path in made {
+            self.unclear(&format!("what `{path}` is, which the line may make"));
+        }
+    }
+
     /// The line of a substitution.
     pub(super) fn inner(&mut self, line: &str, folders: &Folders) {
         if self.within == DEEPEST {
@@ -143,9 +189,12 @@ impl Walk<'_, '_> {
         if let [only] = &pipeline.seq[..] {
             return self.command(only, folders);
         }
-        for command in &pipeline.seq {
+        let Some((last, others)) = pipeline.seq.split_last() else { return };
+        for command in others {
             self.command(command, &mut folders.clone());
         }
+        // With `lastpipe` it is the shell itself that goes.
+        self.command(last, folders);
     }
 
     fn command(&mut self, command: &Command, folders: &mut Folders) {
@@ -261,6 +310,7 @@ impl Walk<'_, '_> {
     }
 
     fn simple(&mut self, command: &SimpleCommand, folders: &mut Folders) {
+        self.descriptors(command);
         let mut words: Vec<Word> = Vec::new();
         for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
@@ -278,6 +328,25 @@ impl Walk<'_, '_> {
         self.words(&words, folders);
     }
 
+    /// `{fd}>f` is a word and a redirect to the parser.
+    fn descriptors(&mut self, command: &SimpleCommand) {
+        let prefix = command.prefix.iter().flat_map(|prefix| &prefix.0).map(Some);
+        // The command's name stands between.
+        let items: Vec<Option<&Item>> = prefix
+            .chain(command.word_or_name.iter().map(|_| None))
+            .chain(command.suffix.iter().flat_map(|suffix| &suffix.0).map(Some))
+            .collect();
+        let written = |item: Option<&Item>| match item {
+            Some(Item::Word(word)) => names_descriptor(&word.value),
+            Some(_) => false,
+            None => command.word_or_name.as_ref().is_some_and(|name| names_descriptor(&name.value)),
+        };
+        let named = |pair: &[Option<&Item>]| matches!(pair[1], Some(Item::IoRedirect(_))) && written(pair[0]);
+        if items.windows(2).any(named) {
+            self.unclear("which command a redirect into a variable stands before");
+        }
+    }
+
     /// A redirect, a word, or a substitution in a word's place.
     fn item(&mut self, item: &Item, words: &mut Vec<Word>, folders: &Folders) {
         match item {
@@ -289,8 +358,14 @@ impl Walk<'_, '_> {
             Item::AssignmentWord(assignment, written) => {
                 // To a builtin it is an assignment, to others a word.
                 self.values(&assignment.value, folders);
-                self.expanded(&written.value, folders);
+                if matches!(assignment.value, AssignmentValue::Scalar(_)) {
+                    self.expanded(&written.value, folders);
+                }
                 match word(&written.value) {
+                    // Its values were looked at.
+                    _ if matches!(assignment.value, AssignmentValue::Array(_)) => {
+                        words.push(Word::One(format!("{}={ARRAY}", assigned_name(&assignment.name))));
+                    }
                     Word::Many(text) if matches!(assignment.name, AssignmentName::VariableName(_)) => {
                         words.push(Word::One(text));
                     }
@@ -311,7 +386,7 @@ impl Walk<'_, '_> {
             return self.unclear(&format!("`{first}` becomes a command's name"));
         };
         let Some(does) = builtin(name, args) else {
-            return self.touches.command(words, folders, self.depth);
+            return self.program_of_words(words, folders);
         };
         let known = words.iter().take_while(|word| word.known().is_some()).count();
         self.touches.push(Touch::Shell {
@@ -322,15 +397,9 @@ impl Walk<'_, '_> {
         match does {
             Builtin::Plain => {}
             Builtin::Folder => self.goes(args, folders),
-            Builtin::Assigns => args.iter().for_each(|word| self.assigned(word)),
-            Builtin::Names => {
-                for word in args {
-                    if let Some(why) = named(word) {
-                        self.unclear(&why);
-                    }
-                    self.holds(word.text(), "$1");
-                }
-            }
+            Builtin::Assigns => self.assigns(args),
+            Builtin::Names => args.iter().flat_map(variables_of).for_each(|name| self.names(&name)),
+            Builtin::Waits => args.iter().for_each(|word| self.waits(word)),
             Builtin::Arithmetic => args.iter().for_each(|word| self.arithmetic(word.text(), folders)),
             Builtin::Tests => self.tests(args),
             Builtin::Starts => {
@@ -339,6 +408,40 @@ impl Walk<'_, '_> {
                 }
             }
             Builtin::Unclear(why) => self.unclear(&why),
+        }
+    }
+
+    /// A simple command that is a program.
+    fn program_of_words(&mut self, words: &[Word], folders: &Folders) {
+        let first = self.touches.noted().len();
+        self.touches.command(words, folders, self.depth);
+        self.may_be_made(first);
+        // One that was noted before may be another one now.
+        if let Some(path) = words[0].known().filter(|path| path.contains('/'))
+            && self.made.may_be(path, true)
+        {
+            self.unclear(&format!("what `{path}` is, which the line may make"));
+        }
+        self.made.ran(words);
+    }
+
+    /// A variable that a builtin fills.
+    fn names(&mut self, word: &Word) {
+        if let Some(why) = named(word) {
+            self.unclear(&why);
+        }
+        self.holds(word.text(), "$1");
+        self.arrays.insert(word.text().to_owned());
+    }
+
+    /// What `wait` waits for; one of its options names a variable.
+    fn waits(&mut self, word: &Word) {
+        if word.known().is_some() || matches!(word.text(), "$!" | "\"$!\"") {
+            return;
+        }
+        match variable(word.text()) {
+            Some(name) => drop(self.evaluated.insert(name.to_owned())),
+            None => self.unclear(&format!("whether `{word}` is an option of `wait`")),
         }
     }
 
@@ -357,32 +460,6 @@ impl Walk<'_, '_> {
                 None => self.unclear(&format!("what the line `{line}` runs")),
             },
             Part::Hidden(why) | Part::Unclear(why) => self.unclear(&why),
-        }
-    }
-
-    /// `[` and `test`: with `-v` a name's subscript is evaluated, and an expansion may be `-v`.
-    fn tests(&mut self, args: &[Word]) {
-        let names = |word: &Word| matches!(word.known(), Some("-v" | "-R"));
-        for (at, word) in args.iter().enumerate() {
-            if names(word)
-                && let Some(why) = args.get(at + 1).and_then(named)
-            {
-                self.unclear(&why);
-            }
-            if let Word::Many(text) = word {
-                match text.strip_prefix('$') {
-                    Some("#" | "?" | "$" | "!") => {}
-                    // A number of the line's own cannot be an option.
-                    Some(name) if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') => {
-                        self.evaluated.insert(name.to_owned());
-                    }
-                    _ => self.unclear(&format!("what `{text}` is to a test")),
-                }
-            }
-        }
-        let operands = args.iter().filter(|word| word.known() != Some("]"));
-        if let [Word::One(text), _] = operands.collect::<Vec<_>>()[..] {
-            self.unclear(&format!("what `{text}` is to a test"));
         }
     }
 
@@ -428,11 +505,15 @@ impl Walk<'_, '_> {
                 self.sets(name);
                 match &assignment.value {
                     AssignmentValue::Scalar(value) => self.holds(name, &value.value),
-                    AssignmentValue::Array(_) => self.holds(name, "$1"),
+                    AssignmentValue::Array(_) => {
+                        self.arrays.insert(name.clone());
+                        self.holds(name, "$1");
+                    }
                 }
             }
             AssignmentName::ArrayElementName(name, index) => {
                 self.sets(name);
+                self.arrays.insert(name.clone());
                 self.holds(name, "$1");
                 self.arithmetic(index, folders);
             }
@@ -454,20 +535,38 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// A word that `export` and the like take.
+    /// The words that `export` and the like take.
+    fn assigns(&mut self, args: &[Word]) {
+        let is_option = |word: &&Word| word.known().is_some_and(|text| text.starts_with(['-', '+']));
+        let arrays = args.iter().filter(is_option).any(|word| word.text().contains(['a', 'A']));
+        for word in args.iter().filter(|word| !is_option(word)) {
+            self.assigned(word);
+            if arrays {
+                self.arrays.insert(word.text().split(['=', '+']).next().unwrap_or_default().to_owned());
+            }
+        }
+    }
+
+    /// One of them.
     fn assigned(&mut self, word: &Word) {
         let text = word.text();
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let name = name.strip_suffix('+').unwrap_or(name);
-        let plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if word.known().is_some() && text.starts_with(['-', '+']) {
-            return;
-        }
-        if !plain(name) || name.is_empty() || (word.known().is_none() && !text.contains('=')) {
+        if !is_name(name) || (word.known().is_none() && !text.contains('=')) {
             return self.unclear(&format!("which variable `{text}` sets"));
         }
         self.sets(name);
         self.holds(name, value);
+        if value == ARRAY {
+            self.arrays.insert(name.to_owned());
+        }
+        let expands = value.contains(['$', '`', '[', '<', '>']);
+        if word.known().is_none() && value != ARRAY {
+            self.declared.insert(name.to_owned());
+        } else if value.starts_with('(') && expands {
+            // A list in quotes is read once more.
+            self.unclear(&format!("what the array `{name}` is filled with"));
+        }
     }
 
     fn redirects(&mut self, redirects: Option<&RedirectList>, folders: &Folders) {
@@ -497,6 +596,9 @@ impl Walk<'_, '_> {
                 }
             }
             IoRedirect::HereDocument(_, document) => {
+                if let Some(why) = ends_elsewhere(document) {
+                    self.unclear(&why);
+                }
                 if document.requires_expansion {
                     self.document(&document.doc.value, folders);
                 }
@@ -509,6 +611,9 @@ impl Walk<'_, '_> {
     fn opens(&mut self, written: &str, accesses: &[Access], folders: &Folders) {
         self.expanded(written, folders);
         let target = unsplit(written);
+        if accesses.contains(&Access::Write) {
+            self.made.writes(&target);
+        }
         for access in accesses {
             // A host is dialled by a name of a file.
             let dials = target
@@ -518,6 +623,15 @@ impl Walk<'_, '_> {
                 opened(&target, *access, folders, self.touches);
             }
         }
+    }
+}
+
+/// How a list in brackets is written in a word that stands for its assignment.
+const ARRAY: &str = "(…)";
+
+fn assigned_name(name: &AssignmentName) -> &str {
+    match name {
+        AssignmentName::VariableName(name) | AssignmentName::ArrayElementName(name, _) => name,
     }
 }
 

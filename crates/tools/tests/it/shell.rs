@@ -277,6 +277,23 @@ const DANGEROUS: &[&str] = &[
     "echo x > /dev/tcp/host/80",
     "cat < /dev/tcp/host/80",
     "ls 2>&1 >/dev/udp/host/53",
+    "[[ -n <(rm victim) ]]",
+    "x=(<(rm victim))",
+    "x[0]=<(rm victim)",
+    "case <(rm victim) in x) ;; esac",
+    "for i in <(rm victim); do :; done",
+    "cat <<< <(rm victim)",
+    "cat <<'E'F\nEF\nrm victim\nE'F'",
+    "getopts a: OPTIND -a 'x[$(rm victim)]'; echo $((OPTARG))",
+    "set -- -a 'x[$(rm victim)]'; getopts a: o; echo $((OPTARG))",
+    "x='y[$(rm victim)]'; echo $((${x}))",
+    "n='a[$(rm victim)]'; declare -n q=$n; echo $q",
+    "x='y[$(rm victim)]'; y=abc; echo ${y:0:x}",
+    "command_not_found_handle() { rm victim; }; nonexist",
+    "env 'BASH_FUNC_ls%%=() { rm victim; }' bash -c ls",
+    "exec {x}<tool rm victim",
+    "printf 'rm victim' | bash /dev/fd/0",
+    "let x=1 'a[$(rm victim)]'",
 ];
 
 #[test]
@@ -292,6 +309,190 @@ fn no_dangerous_line_is_allowed() {
     let allowed: Vec<&&str> =
         DANGEROUS.iter().filter(|line| decided(&world, &narrow, line) == ALLOW).collect();
     assert_eq!(allowed, Vec::<&&str>::new());
+}
+
+/// More of them, by what hides the command.
+const HIDDEN: &[&str] = &[
+    // A trap's text that looks like an option.
+    "trap -- '-x; rm victim' EXIT",
+    "trap -- '-x; rm victim' DEBUG; ls",
+    "trap -- '-- ; rm victim' EXIT",
+    "trap -- $'-\nrm victim' EXIT",
+    "sh -c \"trap -- '-x; rm victim' EXIT\"",
+    "bash -c \"trap -- '-p; rm victim' EXIT\"",
+    "trap -- '99; rm victim' EXIT",
+    // Tables of bash's own.
+    "BASH_CMDS[ls]=/bin/rm; ls victim",
+    "BASH_CMDS=([ls]=/bin/rm); ls victim",
+    "declare -A BASH_CMDS=([ls]=/bin/rm); ls victim",
+    "declare BASH_CMDS+=([ls]=/bin/rm); ls victim",
+    "shopt -s expand_aliases\nBASH_ALIASES[ls]=rm\nls victim",
+    "shopt -s expand_aliases\nBASH_ALIASES=([ls]=rm)\nls victim",
+    "read 'BASH_CMDS[ls]' <<< /bin/rm; ls victim",
+    "printf -v 'BASH_CMDS[ls]' /bin/rm; ls victim",
+    ": ${BASH_CMDS[ls]:=/bin/rm}; ls victim",
+    "x=-p; hash \"$x\" /bin/rm ls; ls victim",
+    "jobs -x rm victim",
+    "x=-x; jobs \"$x\" rm victim",
+    // Descriptors in variables.
+    "{fd}>q rm victim",
+    "{fd}<>q rm victim",
+    "{fd}<<<q rm victim",
+    "{fd}>&1 rm victim",
+    "{fd}<<E rm victim\nE",
+    "{fds[0]}>q rm victim",
+    "x=1 {fd}>q rm victim",
+    ">q {fd}>r rm victim",
+    // Substitutions of processes in expansions.
+    ": ${x:-<(rm victim)}",
+    ": ${x:=<(rm victim)}",
+    "x=1; : ${x:+<(rm victim)}",
+    "x=1; : ${x#<(rm victim)}",
+    "x=1; : ${x%%>(rm victim)}",
+    "x=1; : ${x/a/<(rm victim)}",
+    "x=1; : ${x/<(rm victim)/a}",
+    // Lists in quotes.
+    "declare -a 'x=($(rm victim))'",
+    "declare -A 'x=([a]=$(rm victim))'",
+    "declare -A 'x=([$(rm victim)]=1)'",
+    "readonly -a 'x=($(rm victim))'",
+    "export -a 'x=(`rm victim`)'",
+    "f() { local -a 'x=($(rm victim))'; }; f",
+    "typeset -a 'x=(<(rm victim))'",
+    "x=(1); declare x='($(rm victim))'",
+    "y='($(rm victim))'; declare -a x=\"$y\"",
+    "y='($(rm victim))'; x=(1); declare x=$y",
+    "y='($(rm victim))'; read -a x <<< 1; declare x=$y",
+    // Here-documents whose end is another one.
+    "cat <<EOF\nEO\\\nF\nrm victim\nEOF",
+    "cat <<EOF\nx\\\nEOF\n: '\nEOF\nrm victim\n: '",
+    "cat <<-EOF\n\tEO\\\nF\nrm victim\nEOF",
+    "cat <<$'EOF'\nEOF\nrm victim\n$EOF",
+    "cat <<$\"EOF\"\nEOF\nrm victim\n$EOF",
+    // Options behind a value.
+    "mapfile -n 5 -C 'rm victim;:' -c 1 <<< x",
+    "mapfile -u 0 -C 'rm victim;:' -c 1 <<< x",
+    "readarray -d '' -C 'rm victim;:' -c 1 <<< x",
+    // Other programs by the name.
+    "printf -vPATH %s evil; ls",
+    "read -aPATH <<< evil; ls",
+    "set -k; ls PATH=evil",
+    "set -ek; ls PATH=evil",
+    "set -o keyword; ls PATH=evil",
+    "set -eo keyword; ls PATH=evil",
+    "x=-k; set $x; ls PATH=evil",
+    "x=keyword; set -o \"$x\"; ls PATH=evil",
+    "shopt -so keyword; ls PATH=evil",
+    "x=keyword; shopt -so $x; ls PATH=evil",
+    "bash -k -c 'ls PATH=evil'",
+    "bash -o keyword -c 'ls PATH=evil'",
+    // Variables that are evaluated.
+    "RANDOM='a[$(rm victim)]'",
+    "OPTIND='a[$(rm victim)]'",
+    "HISTCMD='a[$(rm victim)]'",
+    "SECONDS='a[$(rm victim)]'",
+    "for RANDOM in 'a[$(rm victim)]'; do :; done",
+    "read RANDOM <<< 'a[$(rm victim)]'",
+    "read -aRANDOM <<< 'a[$(rm victim)]'",
+    "declare SECONDS+='a[$(rm victim)]'",
+    "export RANDOM='a[$(rm victim)]'",
+    "RANDOM='a[$(rm victim)]' ls",
+    "printf -vRANDOM %s 'a[$(rm victim)]'",
+    ": 'x[$(rm victim)]'; echo $((_))",
+    "read <<< 'x[$(rm victim)]'; echo $((REPLY))",
+    "mapfile <<< 'x[$(rm victim)]'; echo $((MAPFILE))",
+    "[[ 'x[$(rm victim)]' =~ .* ]]; echo $((BASH_REMATCH))",
+    "sleep 0 & wait -n -p 'a[$(rm victim)]'",
+    "x='-pa[$(rm victim)]'; sleep 0 & wait -n \"$x\"",
+    "o=-v; [ ! \"$o\" 'x[$(rm victim)]' ]",
+    "o=-v; [ 1 -a \"$o\" 'x[$(rm victim)]' ]",
+    "o=-v; [ \\( \"$o\" 'x[$(rm victim)]' \\) ]",
+    "o=-v; y='x[$(rm victim)]'; test ! \"$o\" \"$y\"",
+    "x='a[$(rm victim)]' bash -c 'echo $((x))'",
+    "export x='a[$(rm victim)]'; bash -c '((x))'",
+    // Where a pipeline goes.
+    "shopt -s lastpipe; : | cd evil; ./x ../victim",
+    "shopt -s lastpipe; ls | while read d; do cd \"$d\"; done; ./x ../victim",
+    // Options out of variables.
+    "x=-exec; find victim \"$x\" rm {} \\;",
+    "x='-e1e rm victim'; sed p p \"$x\"",
+    "x='-e1e rm victim'; sed -n p $x",
+    "git rebase \"$x\" --root",
+    "git grep \"$x\" hello",
+    "git ls-remote \"$x\" .",
+    "git submodule \"$x\" 'rm victim'",
+    "git bisect \"$x\" rm victim",
+    "ls | xargs -I{} sed p p {}",
+    // Programs that the line makes.
+    "ln -s /bin/rm y; ./y victim",
+    "cp /bin/rm y && ./y victim",
+    "mv x y; ./y victim",
+    "install /bin/rm sub/y; sub/y victim",
+    "cat /bin/rm > y; chmod +x y; ./y victim",
+    "ln -s /bin/rm y; env ./y victim",
+    "ln -s /bin/rm y; sh -c './y victim'",
+    "sh -c 'ln -s /bin/rm y'; ./y victim",
+    "ln -s /bin/rm y; (./y victim)",
+    "ln -sf /bin/rm tool; ./tool victim",
+    "./tool victim; ln -sf /bin/rm tool; ./tool victim",
+    "cp /bin/rm \"$x\"; ./tool victim",
+    "cd evil; cp tool ..; cd ..; ./tool victim",
+    "ln -s /bin/rm /tmp/y; /tmp/y victim",
+    "f() { ./tool victim; }; ln -sf /bin/rm tool; f",
+];
+
+#[test]
+fn no_line_is_allowed_that_hides_what_it_starts() {
+    let world = World::new();
+    world.put("tool", "#!/bin/sh\n");
+    world.chmod("tool", 0o755);
+    std::fs::create_dir(world.path("evil")).unwrap();
+    std::os::unix::fs::symlink("/bin/rm", world.path("evil/x")).unwrap();
+    let denying = denying();
+    let allowed: Vec<&&str> = HIDDEN.iter().filter(|line| decided(&world, &denying, line) == ALLOW).collect();
+    assert_eq!(allowed, Vec::<&&str>::new());
+    // They are read, all but what the parser refuses.
+    let refused: Vec<&&str> = HIDDEN.iter().filter(|line| touches(&world, line).is_err()).collect();
+    assert_eq!(refused, Vec::<&&str>::new());
+}
+
+/// The neighbours of those that do nothing of the kind.
+#[test]
+fn what_only_looks_hidden_is_allowed() {
+    let world = World::new();
+    world.put("tool", "#!/bin/sh\n");
+    world.chmod("tool", 0o755);
+    let denying = denying();
+    let mut not = Vec::new();
+    for line in [
+        "trap - EXIT; trap -- - EXIT; trap '' TERM; trap -p; trap -l; trap 2; trap -- 'ls' EXIT",
+        "x=([0]=a b); echo ${x[0]}; declare -a y=(1 2); local z=($(ls))",
+        "echo {a,b} > f; echo {1..3} > f; find . -name a -exec ls {} + > f",
+        "echo 'a<(b)' \"c >(d)\" ${x:-'<'}",
+        "declare x='(a b)'; y=$(ls); export z=$y; local w=\"$1\"",
+        "cat <<EOF\na \\\nb\nEOF",
+        "cat <<'EOF'\na \\\nEOF",
+        "cat <<-'EOF'\n\ta\n\tEOF",
+        "mapfile -t x < f; readarray -d '' y < f; read -r a b; read -ra c; printf -v d %s e",
+        "set -euo pipefail; set -x; set +e; set -o noclobber; set -- a b; shopt -s nullglob globstar",
+        "OPTIND=1; SECONDS=0; RANDOM=42; echo $((RANDOM % 6)); bash -c 'echo $((RANDOM % 6))'",
+        "sleep 1 & pid=$!; wait $pid; wait \"$pid\"; wait; sleep 1 & wait $!",
+        "[ \"$a\" = b ] && [ -n \"$a\" -a -f \"$b\" ]; [ ! -f \"$a\" ]; [ \"$a\" != 'x[1]' ]",
+        "find . -name \"$x\" -type f; find ./\"$x\" -name a; find src/*.rs -size +1k",
+        "for f in *.rs; do sed -n 1p -- \"$f\"; sed -n 1p ./\"$f\"; done; sed -n 1p src/*.rs",
+        "find . -name '*.rs' -exec sed -n 1p {} +",
+        "git log \"$x\"; git diff -- \"$x\"; git show \"$x\"",
+        "chmod +x tool && ./tool; ls ./tool && ./tool; mkdir -p a && ./tool b; cargo build; ./tool",
+        "./tool > out.txt; cat out.txt",
+        "cd src && ls | sort; cat f | sort | uniq -c",
+        "jobs; jobs -l; hash -r",
+    ] {
+        let touches = touches(&world, line).unwrap();
+        let decision = denying.decide(&touches, Rung::R3);
+        let by = touches.get(decision.touch as usize);
+        not.extend((decision.effect != ALLOW).then(|| format!("{line}: {by:?}")));
+    }
+    assert_eq!(not, Vec::<String>::new());
 }
 
 /// Lines as models write them.

@@ -151,6 +151,95 @@ fn p6_what_a_wrapper_starts_is_decided_by_itself() {
     assert_eq!(world.decide(&allows, &["find", ".", "-exec", "touch", "f", ";"], "."), ASK);
 }
 
+/// Options that are written as few expect them.
+#[test]
+fn what_an_option_hides_is_not_allowed() {
+    let world = World::new();
+    let mut wrong: Vec<String> = Vec::new();
+    let no_rm = policy(Default::Allow, &[(DENY, "exec rm"), (DENY, "exec git push*"), (DENY, "exec curl")]);
+    for argv in [
+        &["bash", "-oc", "posix", "rm victim"][..],
+        &["sh", "-oc", "noglob", "rm victim"],
+        &["bash", "-Oc", "extglob", "rm victim"],
+        &["bash", "-oec", "posix", "rm victim"],
+        &["bash", "-oo", "posix", "posix", "-c", "rm victim"],
+        &["bash", "+c", "rm victim"],
+        &["sh", "+ec", "rm victim"],
+        &["bash", "-norc", "-c", "rm victim"],
+        &["choom", "-n", "0", "rm", "victim"],
+        &["choom", "-n0", "--", "rm", "victim"],
+        &["ssh-agent", "rm", "victim"],
+        &["ssh-agent", "-t", "5", "rm", "victim"],
+        &["/usr/lib/git-core/git-push", "origin"],
+    ] {
+        wrong.extend((world.decide(&no_rm, argv, ".") != DENY).then(|| argv.join(" ")));
+    }
+    for argv in [
+        &["sed", "--expr=1e rm victim", "p"][..],
+        &["sed", "--e", "1e rm victim", "f"],
+        &["sed", "--fi=x", "f"],
+        &["sed", "1i foo\\\\\n1e rm victim", "f"],
+        &["sed", "1i\\\\\\\n1e rm victim", "f"],
+        &["sed", "-l", "5", "1e rm victim", "f"],
+        &["sed", "--line-length", "5", "1e rm victim", "f"],
+        &["sort", "--c=rm", "f"],
+        &["tar", "--to-c=rm", "-xf", "a"],
+        &["git", "clone", "-c", "core.sshCommand=rm victim;", "ssh://h/x", "z"],
+        &["git", "clone", "--config", "core.sshCommand=rm victim;", "ssh://h/x", "z"],
+        &["git", "clone", "--config=core.sshCommand=rm victim;", "ssh://h/x", "z"],
+        &["git", "clone", "--conf=core.sshCommand=rm victim;", "ssh://h/x", "z"],
+        &["git", "clone", "-qc", "core.sshCommand=rm victim;", "ssh://h/x", "z"],
+        &["git", "clone", "-ccore.sshCommand=rm victim;", "ssh://h/x", "z"],
+        &["git", "clone", "--template=evil", "x", "z"],
+        &["git", "clone", "--up=rm", "x", "z"],
+        &["git", "rebase", "--exe=rm victim", "--root"],
+        &["git", "rebase", "-ix", "rm victim", "--root"],
+        &["git", "rebase", "-x", "ls", "-ix", "rm victim", "--root"],
+        &["git", "merge-index", "rm", "-a"],
+        &["git", "remote-ext", "x", "rm victim"],
+        &["sftp", "-D", "rm", "x"],
+        &["sftp", "-b", "commands", "host"],
+        &["scp", "-D", "rm", "a", "b"],
+        &["diff3", "--diff-program=rm", "a", "b", "c"],
+        &["diff3", "--diff=rm", "a", "b", "c"],
+        &["sdiff", "--diff-program=rm", "a", "b"],
+        &["sqlite3", "-cmd", ".shell rm victim", "db", "select 1"],
+        &["sqlite3", "db", ".import '|rm victim' t"],
+        &["sqlite3", "db", ".system rm victim"],
+        &["sqlite3", "-separator", ",", "db"],
+        &["install", "-s", "--strip-program=rm", "a", "b"],
+        &["dpkg", "--pre-invoke=rm victim", "-i", "x.deb"],
+        &["apt-get", "-o", "DPkg::Pre-Invoke::=rm victim", "install", "x"],
+        &["gcc", "-wrapper", "rm,victim", "x.c"],
+        &["cmake", "-E", "time", "ls"],
+        &["setarch", "-R", "rm", "victim"],
+        &["x86_64", "rm", "victim"],
+        &["debconf", "rm", "victim"],
+        &["dc", "-e", "!rm victim"],
+    ] {
+        wrong.extend((world.decide(&no_rm, argv, ".") == ALLOW).then(|| argv.join(" ")));
+    }
+    for argv in [
+        &["bash", "-eo", "pipefail", "-c", "ls"][..],
+        &["bash", "+e", "-O", "globstar", "-c", "ls"],
+        &["sed", "-l", "5", "-n", "1p", "f"],
+        &["sed", "--quiet", "--expr=1p", "f"],
+        &["sed", "1i foo\\\nbar", "f"],
+        &["git", "clone", "-c", "core.autocrlf=false", "-b", "main", "x", "z"],
+        &["git", "format-patch", "--to=a@b", "-1"],
+        &["git", "log", "--oneline", "--topo-order"],
+        &["sqlite3", "-header", "db.sqlite", "select a.s from t a"],
+        &["choom", "-p", "1"],
+        &["diff3", "a", "b", "c"],
+        &["install", "-m", "755", "a", "b"],
+        &["gcc", "-O2", "-Wall", "-o", "a", "a.c"],
+        &["apt-get", "install", "-y", "x"],
+    ] {
+        wrong.extend((world.decide(&no_rm, argv, ".") != ALLOW).then(|| argv.join(" ")));
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 #[test]
 fn what_was_decided_on_is_what_is_run() {
     let mut world = World::new();
