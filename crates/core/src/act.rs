@@ -78,7 +78,7 @@ pub enum Touch {
     Expanded {
         /// The argument vector; from `known` on as it is written.
         argv: Vec<String>,
-        /// How many words are known; one at least.
+        /// How many words are known; none where the program may be another one by the time that it starts.
         known: u32,
         /// Where `argv[0]` was found; `None` where it was not found.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,8 +104,17 @@ pub enum Touch {
         /// The argument.
         by: String,
     },
-    /// Something that cannot be told before it happens. It counts as everything of its kind at once.
+    /// What a program may do besides, by its arguments, and what cannot be told of it before it happens. It counts as
+    /// everything of its kind at once.
     Unclear {
+        /// Its kind.
+        of: Access,
+        /// What it is.
+        why: String,
+    },
+    /// What a shell does that cannot be told before it runs: `eval`, a name out of a variable. As [`Unclear`](Self::Unclear),
+    /// and that commands are contained is no reason to allow it.
+    Untold {
         /// Its kind.
         of: Access,
         /// What it is.
@@ -146,7 +155,7 @@ impl Touch {
             Self::Exec { .. } | Self::Expanded { .. } | Self::Shell { .. } | Self::Hidden { .. } => {
                 Access::Exec
             }
-            Self::Unclear { of, .. } | Self::Outside { of, .. } => *of,
+            Self::Unclear { of, .. } | Self::Untold { of, .. } | Self::Outside { of, .. } => *of,
             Self::Net { .. } => Access::Net,
             Self::Call { .. } => Access::Call,
             Self::Spawn { .. } => Access::Spawn,
@@ -169,7 +178,9 @@ impl fmt::Display for Touch {
                 let (argv, by) = (show_argv(argv), visible(by, Lines::Escape));
                 write!(f, "{argv} (which writes by `{by}`)")
             }
-            Self::Unclear { why, .. } => write!(f, "that cannot be told: {}", visible(why, Lines::Escape)),
+            Self::Unclear { why, .. } | Self::Untold { why, .. } => {
+                write!(f, "that cannot be told: {}", visible(why, Lines::Escape))
+            }
             Self::Outside { path, .. } => {
                 write!(f, "{} (outside of the workspace)", visible(path, Lines::Escape))
             }

@@ -69,14 +69,19 @@ impl<'a> Touches<'a> {
         self.push(Touch::Unclear { of, why: crate::text::show::clip(why, LONGEST_WHY) });
     }
 
+    /// The same of what a shell makes of its line.
+    pub(crate) fn untold(&mut self, of: Access, why: &str) {
+        self.push(Touch::Untold { of, why: crate::text::show::clip(why, LONGEST_WHY) });
+    }
+
     /// A command and all that it starts.
     pub(crate) fn command(&mut self, words: &[Word], folders: &Folders, depth: usize) {
         let Some((first, args)) = words.split_first() else { return };
         let Some(name) = first.known() else {
-            return self.unclear(Access::Exec, &format!("`{first}` becomes a command's name"));
+            return self.untold(Access::Exec, &format!("`{first}` becomes a command's name"));
         };
         if depth > DEEPEST || self.left == 0 {
-            return self.unclear(Access::Exec, "more commands than are looked at");
+            return self.untold(Access::Exec, "more commands than are looked at");
         }
         self.left -= 1;
         let mut names = vec![base_name(name).to_owned()];
@@ -143,15 +148,16 @@ impl<'a> Touches<'a> {
                 self.push(Touch::Hidden { argv, by });
             }
             Part::Unclear(why) => self.unclear(Access::Exec, &why),
+            Part::Untold(why) => self.untold(Access::Exec, &why),
         }
     }
 
     /// A line that a shell reads.
     fn line(&mut self, line: &Word, grammar: Grammar, folders: &Folders, depth: usize) {
         match line.known() {
-            _ if depth > DEEPEST => self.unclear(Access::Exec, "more commands than are looked at"),
+            _ if depth > DEEPEST => self.untold(Access::Exec, "more commands than are looked at"),
             Some(text) => crate::shell::started_by(text, grammar, folders, depth, self),
-            None => self.unclear(Access::Exec, &format!("what a shell makes of `{line}`")),
+            None => self.untold(Access::Exec, &format!("what a shell makes of `{line}`")),
         }
     }
 }

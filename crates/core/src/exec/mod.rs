@@ -123,6 +123,8 @@ pub enum Part {
     Hidden(String),
     /// It may start other commands, and which ones cannot be told. Says why, as the rest of a sentence.
     Unclear(String),
+    /// It is a shell, and what that runs cannot be told. Says why, alike.
+    Untold(String),
 }
 
 impl Part {

@@ -1,6 +1,5 @@
 //! Shells: the line behind `-c`, or a file that they read.
 
-use super::wrappers::unclear;
 use super::{Grammar, Part, Place, Word, is_plain_setting, is_steering_flag};
 
 /// Shells of which lines can be read here.
@@ -22,13 +21,13 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
         _ if SHELLS.contains(&name) => Grammar::Posix,
         _ if OTHERS.contains(&name) => {
             if !is_file(args) {
-                parts.push(unclear(format!("`{name}` reads a language that is not read here")));
+                parts.push(untold(format!("`{name}` reads a language that is not read here")));
             }
             return;
         }
         "eval" => {
             parts.push(Part::line(super::wrappers::joined(args), Grammar::Bash));
-            parts.push(unclear("what `eval` makes of its words"));
+            parts.push(untold("what `eval` makes of its words"));
             return;
         }
         "trap" => {
@@ -36,7 +35,7 @@ pub(super) fn look(name: &str, args: &[Word], parts: &mut Vec<Part>) {
             return;
         }
         "." | "source" | "alias" | "fc" | "bind" | "complete" | "compgen" | "enable" => {
-            parts.push(unclear(format!("what `{name}` makes run")));
+            parts.push(untold(format!("what `{name}` makes run")));
             return;
         }
         _ => return,
@@ -49,7 +48,7 @@ fn shell(name: &str, grammar: Grammar, args: &[Word], parts: &mut Vec<Part>) {
     let mut rest = args;
     while let Some((word, behind)) = rest.split_first() {
         let Some(text) = word.known() else {
-            parts.push(unclear(format!("`{word}` may be an option of `{name}`, or what it reads")));
+            parts.push(untold(format!("`{word}` may be an option of `{name}`, or what it reads")));
             return;
         };
         let ends = matches!(text, "--" | "-");
@@ -75,10 +74,10 @@ fn shell(name: &str, grammar: Grammar, args: &[Word], parts: &mut Vec<Part>) {
                 file == "-" || ["/dev/", "/proc/"].iter().any(|folder| file.starts_with(folder))
             });
             if read || file.known().is_none() {
-                parts.push(unclear(format!("`{name}` reads what it runs from `{file}`")));
+                parts.push(untold(format!("`{name}` reads what it runs from `{file}`")));
             }
         }
-        None => parts.push(unclear(format!("`{name}` reads what it runs from its standard input"))),
+        None => parts.push(untold(format!("`{name}` reads what it runs from its standard input"))),
     }
 }
 
@@ -95,9 +94,9 @@ fn long_name(text: &str) -> Option<String> {
 /// Passes over a long option's value.
 fn long_option<'a>(name: &str, long: &str, rest: &'a [Word], parts: &mut Vec<Part>) -> &'a [Word] {
     if LONG_VALUES.contains(&long) || long == "--login" {
-        parts.push(unclear(format!("`{name} {long}` reads start files")));
+        parts.push(untold(format!("`{name} {long}` reads start files")));
     } else if !LONG_FLAGS.contains(&long) {
-        parts.push(unclear(format!("of `{name}`, its option `{long}` is not known")));
+        parts.push(untold(format!("of `{name}`, its option `{long}` is not known")));
     }
     if LONG_VALUES.contains(&long) { rest.get(1..).unwrap_or_default() } else { rest }
 }
@@ -106,22 +105,26 @@ fn long_option<'a>(name: &str, long: &str, rest: &'a [Word], parts: &mut Vec<Par
 fn cluster<'a>(name: &str, text: &str, mut rest: &'a [Word], parts: &mut Vec<Part>) -> &'a [Word] {
     for letter in text.chars().skip(1) {
         match letter {
-            'i' | 'l' => parts.push(unclear(format!("`{name} {text}` reads start files"))),
-            's' => parts.push(unclear(format!("`{name}` reads what it runs from its standard input"))),
+            'i' | 'l' => parts.push(untold(format!("`{name} {text}` reads start files"))),
+            's' => parts.push(untold(format!("`{name}` reads what it runs from its standard input"))),
             'o' | 'O' => {
                 let Some((setting, behind)) = rest.split_first() else { continue };
                 rest = behind;
                 if !setting.known().is_some_and(is_plain_setting) {
-                    parts.push(unclear(format!("how `{name}` reads lines with its option `{setting}`")));
+                    parts.push(untold(format!("how `{name}` reads lines with its option `{setting}`")));
                 }
             }
             _ if is_steering_flag(letter) => {
-                parts.push(unclear(format!("how `{name}` reads lines with its option `{text}`")));
+                parts.push(untold(format!("how `{name}` reads lines with its option `{text}`")));
             }
             _ => {}
         }
     }
     rest
+}
+
+fn untold(why: impl Into<String>) -> Part {
+    Part::Untold(why.into())
 }
 
 /// The line that `trap` runs, later and in whatever folder the shell is then. Without one it resets, ignores or prints.

@@ -114,7 +114,7 @@ fn started(words: &[Word], depth: usize, touches: &mut Vec<Touch>) {
                 let words = line.known().and_then(shlex::split).unwrap_or_default();
                 started(&words.into_iter().map(Word::Fixed).collect::<Vec<_>>(), depth + 1, touches);
             }
-            Part::Hidden(_) | Part::Unclear(_) => {}
+            Part::Hidden(_) | Part::Unclear(_) | Part::Untold(_) => {}
         }
     }
 }

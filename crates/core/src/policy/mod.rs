@@ -304,7 +304,7 @@ impl Policy {
     /// What is covered is allowed unless a rule says otherwise; a mere default does not.
     fn decide_covered(&self, touch: &Touch, allows: &Decision, decision: Decision) -> Decision {
         let by_rule = match touch {
-            Touch::Unclear { .. } => {
+            Touch::Unclear { .. } | Touch::Untold { .. } => {
                 return self
                     .restricting(touch.access(), |_| true)
                     .map_or_else(|| allows.clone(), |rule| asked(rule, decision.touch));
@@ -326,7 +326,8 @@ impl Policy {
 
     fn decide_touch(&self, touch: &Touch, index: u32, rung: Rung) -> Decision {
         match touch {
-            Touch::Unclear { of, .. } => return self.decide_untold(*of, index, rung),
+            Touch::Unclear { of, .. } => return self.decide_unclear(*of, index, rung),
+            Touch::Untold { of, .. } => return self.decide_untold(*of, index, rung),
             Touch::Outside { of, path } if rung < Rung::R2 || !is_scratch(path) => {
                 return self.decide_unclear(*of, index, rung);
             }
@@ -518,7 +519,8 @@ fn asked((layer, rule): (&Layer, &Rule), index: u32) -> Decision {
 fn is_started(touch: &Touch, touches: &[Touch]) -> bool {
     match (touches.first(), touch) {
         (Some(Touch::Exec { argv: first, .. }), Touch::Exec { argv, .. }) => first.get(1..) != argv.get(1..),
-        (_, Touch::Expanded { .. } | Touch::Hidden { .. } | Touch::Unclear { of: Access::Exec, .. }) => true,
+        (_, Touch::Expanded { .. } | Touch::Hidden { .. }) => true,
+        (_, Touch::Unclear { of, .. } | Touch::Untold { of, .. }) => *of == Access::Exec,
         _ => false,
     }
 }

@@ -189,6 +189,9 @@ impl Pattern {
                 // What is not known may be anything, so only a rule that takes anything allows it. Where a deny or ask
                 // rule may match, `Policy` asks; here it holds where the known words are enough.
                 let known = &argv[..argv.len().min(*known as usize)];
+                if known.is_empty() {
+                    return self.is_everything();
+                }
                 (effect != Effect::Allow || self.open_ended)
                     && self.matches_argv(known, program.as_deref(), effect)
             }
@@ -197,7 +200,7 @@ impl Pattern {
                     && (effect != Effect::Allow || self.is_everything() || self.spells(by))
             }
             // Not decided by single rules: see `Policy`.
-            Touch::Unclear { .. } | Touch::Outside { .. } => false,
+            Touch::Unclear { .. } | Touch::Untold { .. } | Touch::Outside { .. } => false,
             Touch::Net { host, port } => {
                 self.globs[0].is_match(plain_host(host))
                     && self.globs.get(1).is_none_or(|glob| glob.is_match(port.to_string()))

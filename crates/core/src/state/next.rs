@@ -1,6 +1,7 @@
 //! What to do next.
 
 use super::{CallState, GATE_RETRIES, RunState, STALL_LIMIT, invocation_id};
+use crate::act::Intent;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, StopWhy};
@@ -71,7 +72,9 @@ impl RunState {
             return Next::Attach;
         }
         if let Some(lost) = self.lost_processes().first() {
-            return Next::EndProcess(*lost);
+            // A write is accounted for by its own digests. What differs then is what commands did.
+            let write = self.open.iter().find(|(_, act)| matches!(act.started, Some(Intent::Write { .. })));
+            return write.map_or(Next::EndProcess(*lost), |(act, _)| Next::Recover(*act));
         }
         if self.cancelled.is_some() {
             // What started is accounted for; nothing else begins.

@@ -29,7 +29,7 @@ fn shown(line: &str) -> String {
         Part::Command { words, .. } => words.iter().map(Word::text).collect::<Vec<_>>().join(" "),
         Part::Line { line, .. } => format!("sh:{line}"),
         Part::Hidden(_) => "~".to_owned(),
-        Part::Unclear(_) => "?".to_owned(),
+        Part::Unclear(_) | Part::Untold(_) => "?".to_owned(),
     };
     looked_at(line).iter().map(show).collect::<Vec<_>>().join(" | ")
 }
@@ -244,7 +244,8 @@ fn p7_readers_that_write_or_start_something() {
         "sort $*",
     ] {
         let parts = looked_at(line);
-        let told = parts.iter().any(|part| matches!(part, Part::Unclear(_) | Part::Hidden(_)));
+        let told =
+            parts.iter().any(|part| matches!(part, Part::Unclear(_) | Part::Untold(_) | Part::Hidden(_)));
         assert!(told, "{line}: {parts:?}");
     }
     for line in [
@@ -515,7 +516,7 @@ fn decided(policy: &Policy, words: &[Word], depth: usize) -> Effect {
     for part in parts(base_name(words[0].text()), &words[1..]) {
         strictest = strictest.max(match part {
             Part::Command { words, .. } => decided(policy, &words, depth - 1),
-            Part::Line { .. } | Part::Unclear(_) => {
+            Part::Line { .. } | Part::Unclear(_) | Part::Untold(_) => {
                 effect(policy, &Touch::Unclear { of: Access::Exec, why: String::new() })
             }
             Part::Hidden(_) => ALLOW,

@@ -213,6 +213,6 @@ impl Walk<'_, '_> {
     }
 
     pub(super) fn unclear(&mut self, why: &str) {
-        self.touches.unclear(Access::Exec, why);
+        self.touches.untold(Access::Exec, why);
     }
 }

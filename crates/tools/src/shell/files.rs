@@ -22,7 +22,7 @@ const NOTHING: &[&str] = &[
 /// Notes that a redirect opens `target`, to read it or to write it.
 pub(super) fn opened(target: &Word, of: Access, folders: &Folders, touches: &mut Touches<'_>) {
     let Some(name) = target.known() else {
-        return touches.unclear(of, &format!("the file `{target}` of a redirect"));
+        return touches.untold(of, &format!("the file `{target}` of a redirect"));
     };
     if NOTHING.contains(&name) || is_descriptor(name) {
         return;
@@ -32,13 +32,13 @@ pub(super) fn opened(target: &Word, of: Access, folders: &Folders, touches: &mut
         let host = parts.next().unwrap_or_default().to_lowercase();
         return match parts.next().and_then(|port| port.parse().ok()) {
             Some(port) if !host.is_empty() => touches.push(Touch::Net { host, port }),
-            _ => touches.unclear(Access::Net, &format!("the host of `{name}`")),
+            _ => touches.untold(Access::Net, &format!("the host of `{name}`")),
         };
     }
     match folders {
         _ if name.starts_with('/') => within(name, &RelPath::root(), of, touches),
         Folders::Known(all) => all.iter().for_each(|folder| within(name, folder, of, touches)),
-        Folders::Any => touches.unclear(of, &format!("in which folder the file `{name}` of a redirect lies")),
+        Folders::Any => touches.untold(of, &format!("in which folder the file `{name}` of a redirect lies")),
     }
 }
 

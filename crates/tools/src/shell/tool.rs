@@ -69,7 +69,7 @@ pub(super) fn touches(
     match line(&request.argv[4], Grammar::Bash, &Folders::at(&request.cwd), 0, Opens::Noted, &mut touches) {
         Ok(()) => {}
         // A person may still read it.
-        Err(Unread::TooMuch(why)) => touches.unclear(Access::Exec, &format!("what the line runs: {why}")),
+        Err(Unread::TooMuch(why)) => touches.untold(Access::Exec, &format!("what the line runs: {why}")),
         Err(Unread::Bad(why)) => {
             return Err(BadCall::value(
                 argument,

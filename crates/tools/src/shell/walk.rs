@@ -64,7 +64,7 @@ pub(super) fn line(
 ) -> Result<(), Unread> {
     let program = parse::program(line)?;
     if grammar == Grammar::Posix && reads_otherwise(line) {
-        touches.unclear(Access::Exec, &format!("how another shell than bash reads `{line}`"));
+        touches.untold(Access::Exec, &format!("how another shell than bash reads `{line}`"));
     }
     let mut walk = Walk {
         touches,
@@ -104,7 +104,7 @@ pub(crate) fn started_by(
     match line(text, grammar, folders, depth, Opens::Left, touches) {
         Ok(()) => {}
         Err(Unread::TooMuch(why) | Unread::Bad(why)) => {
-            touches.unclear(Access::Exec, &format!("what a shell makes of `{text}` ({why})"));
+            touches.untold(Access::Exec, &format!("what a shell makes of `{text}` ({why})"));
         }
     }
 }
@@ -158,8 +158,14 @@ impl Walk<'_, '_> {
         };
         let made: Vec<String> = self.touches.noted()[first..].iter().filter_map(program).collect();
         for path in made {
-            self.unclear(&format!("what `{path}` is, which the line may make"));
+            self.may_be_anything(path);
         }
+    }
+
+    /// The program at `path` may be any other under that name, as a rule that denies or asks would have it. Unlike what
+    /// cannot be read off the line, it is a program all the same, and no stranger than what a build makes and tests run.
+    fn may_be_anything(&mut self, path: String) {
+        self.touches.push(Touch::Expanded { argv: vec![path], known: 0, program: None });
     }
 
     /// The line of a substitution.
@@ -420,7 +426,7 @@ impl Walk<'_, '_> {
         if let Some(path) = words[0].known().filter(|path| path.contains('/'))
             && self.made.may_be(path, true)
         {
-            self.unclear(&format!("what `{path}` is, which the line may make"));
+            self.may_be_anything(path.to_owned());
         }
         self.made.ran(words);
     }
@@ -459,7 +465,7 @@ impl Walk<'_, '_> {
                 }
                 None => self.unclear(&format!("what the line `{line}` runs")),
             },
-            Part::Hidden(why) | Part::Unclear(why) => self.unclear(&why),
+            Part::Hidden(why) | Part::Unclear(why) | Part::Untold(why) => self.unclear(&why),
         }
     }
 

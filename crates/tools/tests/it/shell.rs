@@ -456,6 +456,23 @@ fn no_line_is_allowed_that_hides_what_it_starts() {
     assert_eq!(refused, Vec::<&&str>::new());
 }
 
+/// What a line builds and starts is a program like any other where no rule tells commands apart.
+#[test]
+fn a_program_that_the_line_makes_is_asked_about_where_a_rule_may_mean_it() {
+    let world = World::new();
+    for line in
+        ["gcc -o x x.c && ./x", "cargo build && ./target/debug/x --help", "cp a y; chmod +x y; sh -c ./y"]
+    {
+        let with = |default, rules: &[(Effect, &str)]| decided(&world, &policy(default, rules), line);
+        assert_eq!(with(Default::Contained, &[]), ALLOW, "{line}");
+        assert_eq!(with(Default::Contained, &[(DENY, "exec rm")]), ASK, "{line}");
+        assert_eq!(with(Default::Contained, &[(ASK, "exec git push")]), ASK, "{line}");
+        assert_eq!(with(Default::Ask, &[(ALLOW, "exec *")]), ALLOW, "{line}");
+        let named = [(ALLOW, "exec gcc*"), (ALLOW, "exec cargo*"), (ALLOW, "exec ./*")];
+        assert_eq!(with(Default::Ask, &named), ASK, "{line}");
+    }
+}
+
 /// The neighbours of those that do nothing of the kind.
 #[test]
 fn what_only_looks_hidden_is_allowed() {
@@ -707,8 +724,8 @@ fn redirects_are_files_of_the_workspace_or_named_as_outside() {
     let full = world.path("real/a").display().to_string();
     assert_eq!(files(&format!("cat > {full}")), [write("real/a")]);
     assert_eq!(files("cd real && ls > z"), [write("z"), write("real/z")]);
-    assert!(matches!(files("cd \"$X\" && ls > z")[..], [Touch::Unclear { of: Access::Write, .. }]));
-    assert!(matches!(files("for i in 1 2; do cd real; ls > z; done")[..], [.., Touch::Unclear { .. }]));
+    assert!(matches!(files("cd \"$X\" && ls > z")[..], [Touch::Untold { of: Access::Write, .. }]));
+    assert!(matches!(files("for i in 1 2; do cd real; ls > z; done")[..], [.., Touch::Untold { .. }]));
     assert_eq!(files("echo > /dev/tcp/Host/80"), [Touch::Net { host: "host".into(), port: 80 }]);
     // A command's own shell: what it starts is noted, its files are left to containment.
     let touches = world.touches("exec", &json!({ "argv": ["sh", "-c", "ls > x; cat y"] })).unwrap();
