@@ -224,10 +224,14 @@ fn private_tmp(order: &mut Order) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::new("private-tmp", libc::EACCES, "/tmp"))?;
     let home = path.join("home");
     rustix::fs::mkdir(&home, Mode::from_raw_mode(0o700)).at("private-tmp", &home)?;
-    let old_home = format!("HOME={HOME}").into_bytes();
+    // Whatever variable names the home that a command would have under `/tmp`.
     for variable in &mut order.env {
-        if variable.0 == old_home {
-            variable.0 = [b"HOME=", Bytes::from(home.as_path()).0.as_slice()].concat();
+        let name = variable.0.iter().position(|byte| *byte == b'=').map_or(0, |at| at + 1);
+        let (name, value) = variable.0.split_at(name);
+        let below =
+            value.strip_prefix(HOME.as_bytes()).filter(|rest| matches!(rest.first(), None | Some(b'/')));
+        if let Some(below) = below {
+            variable.0 = [name, Bytes::from(home.as_path()).0.as_slice(), below].concat();
         }
     }
     order.env.retain(|variable| !variable.0.starts_with(b"TMPDIR="));
