@@ -17,9 +17,13 @@
 //! | 17 | `f17_…` here |
 //! | 18 | `files::a_workspace_may_lie_below_what_is_made_anew` |
 //! | 19 | `toolchains::cargo_test_runs_inside` |
-//! | 20 | `broker::` (what it is asked, it does itself), `egress::`; attacks `…-race` |
+//! | 20 | `egress::brokered`, `unix.rs` (what the broker is asked, it does itself); attacks `dial-race`, `path-race` |
 //! | 21 | `f21_…` here, and `protected::a_git_link_stays_…` |
 //! | 22, 23 | macOS and Windows |
+//!
+//! Of another agent's own list of defects: D2 is `processes::grandchildren_that_ignore_term_die_at_the_limit`, D7 and D14
+//! `output.rs`, D13 `d13_…` of `provost-core` and `provost-cli`, D15 `d15_…` of `provost-tools`, D19 `network.rs` and
+//! `processes::the_supervisor_cannot_be_reached`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -473,6 +473,30 @@ fn a_program_that_the_line_makes_is_asked_about_where_a_rule_may_mean_it() {
     }
 }
 
+/// Case D15: neither is `/dev/null` a file that somebody writes to, nor is an assignment a program.
+#[test]
+fn d15_what_is_thrown_away_and_what_is_set_for_a_command_changes_no_decision() {
+    let world = World::new();
+    let allows = policy(Default::Ask, &[(ALLOW, "exec ls*"), (DENY, "write **")]);
+    for line in [
+        "ls",
+        "ls 2>/dev/null",
+        "ls >/dev/null 2>&1",
+        "ls &>/dev/null",
+        "COLUMNS=80 ls -l 2> /dev/null",
+        "A=1 B=2 ls",
+    ] {
+        assert_eq!(decided(&world, &allows, line), ALLOW, "{line}");
+        let argv = touches(&world, line).unwrap().into_iter().find_map(|touch| match touch {
+            Touch::Exec { argv, .. } if argv[0] != "bash" => Some(argv),
+            _ => None,
+        });
+        assert_eq!(argv.unwrap()[0], "ls", "{line}");
+    }
+    assert_eq!(decided(&world, &allows, "ls 2>errors"), DENY);
+    assert_eq!(decided(&world, &allows, "A=1 touch f"), ASK);
+}
+
 /// The neighbours of those that do nothing of the kind.
 #[test]
 fn what_only_looks_hidden_is_allowed() {
