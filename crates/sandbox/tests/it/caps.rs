@@ -84,6 +84,24 @@ fn memory_that_processes_share_counts_once() {
     }
 }
 
+/// The kernel's own limit, which a process alone runs into before anybody looks. (It sends the signal itself here: a limit
+/// in whole seconds would have to be waited for.)
+#[test]
+fn the_kernels_signal_at_the_end_of_processor_time_names_the_cap() {
+    let script = "import os, signal\nos.kill(os.getpid(), signal.SIGXCPU)";
+    for rung in TREES {
+        for (cpu_ms, named) in [(Some(5000), true), (None, false)] {
+            let ran = run(rung, Caps { cpu_ms, ..Caps::none() }, script);
+            assert_eq!(
+                ran.record.caps.iter().any(|hit| hit.cap == Cap::Cpu),
+                named,
+                "{rung}: {:?}",
+                ran.record.caps
+            );
+        }
+    }
+}
+
 #[test]
 fn processor_time_is_the_sum_of_the_tree() {
     let caps = Caps { cpu_ms: Some(700), ..Caps::none() };

@@ -3,22 +3,12 @@
 use proptest::prelude::*;
 use provost_core::act::{Access, Touch};
 use provost_core::containment::Rung;
-use provost_core::policy::{Default, Effect, Layer, Policy, Preset};
+use provost_core::policy::{Default, Effect, Policy};
 use provost_tools::Effect as Comes;
 use serde_json::json;
 
+use crate::started::policy;
 use crate::support::{World, rel};
-
-fn policy(default: Default, rules: &[(Effect, &str)]) -> Policy {
-    let mut layer = Layer::named("test");
-    for (effect, rule) in rules {
-        layer = layer.rule(*effect, rule).unwrap();
-    }
-    layer.defaults = Access::ALL.into_iter().map(|access| (access, default)).collect();
-    let mut policy = Policy::preset(Preset::FullAccess);
-    policy.layers = vec![layer];
-    policy
-}
 
 const ALLOW: Effect = Effect::Allow;
 const ASK: Effect = Effect::Ask;

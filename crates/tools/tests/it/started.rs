@@ -10,7 +10,8 @@ use serde_json::json;
 
 use crate::support::World;
 
-fn policy(default: Default, rules: &[(Effect, &str)]) -> Policy {
+/// Rules in one layer, with one default for every access.
+pub(crate) fn policy(default: Default, rules: &[(Effect, &str)]) -> Policy {
     let mut layer = Layer::named("test");
     for (effect, rule) in rules {
         layer = layer.rule(*effect, rule).unwrap();
