@@ -31,6 +31,7 @@ mod removal;
 mod rewind;
 mod runtime;
 mod stop;
+mod talk;
 mod undo;
 mod worker;
 

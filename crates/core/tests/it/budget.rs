@@ -43,7 +43,7 @@ proptest! {
         let budget = Budget { steps: Some(5), tokens, cost_micros, time_ms: None };
         let mut ledger = Ledger::new(budget, price);
         for (input, wanted, [cut, other, long]) in calls {
-            match ledger.reserve(input, wanted) {
+            match ledger.reserve(price, input, wanted) {
                 Ok(output) => {
                     prop_assert!(output <= wanted);
                     prop_assert!(output >= LEAST_OUTPUT.min(wanted), "an answer of {output} is worth nothing");
@@ -94,7 +94,7 @@ fn numbers_out_of_all_reason_are_no_panic() {
     assert_eq!(most.total(), u64::MAX);
     let budget = Budget { tokens: Some(u64::MAX), cost_micros: Some(u64::MAX), ..Budget::default() };
     let ledger = Ledger::new(budget, Some(price));
-    assert_eq!(ledger.reserve(u64::MAX, u64::MAX), Err(Bound::Tokens));
+    assert_eq!(ledger.reserve(Some(price), u64::MAX, u64::MAX), Err(Bound::Tokens));
 }
 
 /// W10: an unknown price with a bound on money admits nothing, and what was spent is unknown, not zero.
@@ -102,27 +102,27 @@ fn numbers_out_of_all_reason_are_no_panic() {
 fn w10_an_unknown_price_is_not_a_price_of_zero() {
     let budget = Budget { cost_micros: Some(1_000_000), ..Budget::default() };
     let mut unknown = Ledger::new(budget, None);
-    assert_eq!(unknown.reserve(10, 100), Err(Bound::Cost));
+    assert_eq!(unknown.reserve(unknown.price, 10, 100), Err(Bound::Cost));
     settle(&mut unknown, Usage { input: 10, output: 10, ..Usage::default() });
     assert_eq!(unknown.cost(), None);
     let mut free = Ledger::new(budget, Some(Price::flat(0, 0)));
-    assert_eq!(free.reserve(10, 100), Ok(100));
+    assert_eq!(free.reserve(free.price, 10, 100), Ok(100));
     settle(&mut free, Usage { input: 10, output: 10, ..Usage::default() });
     assert_eq!(free.cost(), Some(0));
     let unbounded = Ledger::new(Budget::default(), None);
-    assert_eq!(unbounded.reserve(10, 100), Ok(100), "a bound on steps alone needs no price");
+    assert_eq!(unbounded.reserve(unbounded.price, 10, 100), Ok(100), "a bound on steps alone needs no price");
 }
 
 /// Input alone can be too much: for tokens, and for money where output costs nothing.
 #[test]
 fn input_that_does_not_fit_is_refused_even_where_no_output_is_wanted() {
     let tokens = Ledger::new(Budget { tokens: Some(100), ..Budget::default() }, None);
-    assert_eq!(tokens.reserve(101, 0), Err(Bound::Tokens));
-    assert_eq!(tokens.reserve(100, 0), Ok(0));
+    assert_eq!(tokens.reserve(tokens.price, 101, 0), Err(Bound::Tokens));
+    assert_eq!(tokens.reserve(tokens.price, 100, 0), Ok(0));
     let budget = Budget { cost_micros: Some(100), ..Budget::default() };
     let money = Ledger::new(budget, Some(Price::flat(1_000_000, 0)));
-    assert_eq!(money.reserve(101, 500), Err(Bound::Cost));
-    assert_eq!(money.reserve(100, 500), Ok(500));
+    assert_eq!(money.reserve(money.price, 101, 500), Err(Bound::Cost));
+    assert_eq!(money.reserve(money.price, 100, 500), Ok(500));
     // Writing to a cache is dearer than input with some vendors; the reservation covers that.
     let price = Price { input: 1_000_000, output: 1_000_000, cache_read: 100_000, cache_write: 1_250_000 };
     assert_eq!(Ledger::new(budget, Some(price)).reserve(90, 10), Err(Bound::Cost));

@@ -24,6 +24,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
 use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::route::RouteId;
 use provost_core::state::{Next, RunState, Violation, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
@@ -825,6 +826,7 @@ fn a_failed_request_is_of_the_step_that_is_due() {
         Body::ModelFailed(ModelFailed {
             usage: None,
             step: StepId(step),
+            route: RouteId::FIRST,
             attempt: 1,
             class: "overloaded".to_owned(),
             status: None,

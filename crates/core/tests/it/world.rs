@@ -26,7 +26,8 @@ use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
-use provost_core::state::{Next, OpenAct, RunState, invocation_id};
+use provost_core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
+use provost_core::state::{Next, OpenAct, RunState, UNKNOWN_OUTCOME, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
 /// More steps than any world takes: a run that needs them does not end.
@@ -154,7 +155,8 @@ fn contract(choices: &mut Choices) -> RunCreated {
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
         limits: Limits::default(),
-        model: ModelFact { wire: "scripted".into(), name: "m".into(), endpoint: "http://localhost".into() },
+        model: model("m"),
+        routing: routing(choices, price).kept(),
         source: Source::Directory { commit: None, scope: RelPath::root() },
         repository: None,
         root: "/w".to_owned(),
@@ -162,6 +164,27 @@ fn contract(choices: &mut Choices) -> RunCreated {
         files: 3,
         manifest: digest(4),
         forked: None,
+    }
+}
+
+fn model(name: &str) -> ModelFact {
+    ModelFact { wire: "scripted".into(), name: name.into(), endpoint: "http://localhost".into() }
+}
+
+/// One in three has other models: a fallback, a stronger one and a cheaper one.
+fn routing(choices: &mut Choices, price: Price) -> Routing {
+    if !choices.once_in(3) {
+        return Routing::default();
+    }
+    let route = |name| Route { model: model(name), price: Some(price) };
+    let some = |choices: &mut Choices| choices.pick(2) == 0;
+    Routing {
+        others: vec![route("fallback"), route("stronger"), route("cheaper")],
+        fallback: vec![RouteId(1)],
+        begin: choices.of(&[Begin::Chosen, Begin::Anyone]),
+        unresolved: choices.of(&[Unresolved::AskAgain, Unresolved::GoOn]),
+        escalate: some(choices).then_some(Escalate { after: 1, to: RouteId(2) }),
+        downshift: some(choices).then_some(Downshift { below_bytes: 2, to: RouteId(3) }),
     }
 }
 
@@ -177,6 +200,7 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
         gate: created.gate,
         limits: created.limits,
         model: created.model,
+        routing: created.routing,
         key_env: Some("KEY".to_owned()),
         root: created.root,
         repository: created.repository,
@@ -189,6 +213,7 @@ fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
     created.policy = queued.policy;
     created.budget = queued.budget;
     created.price = queued.price;
+    created.routing = queued.routing;
     created.gate = queued.gate;
 }
 
@@ -345,7 +370,8 @@ impl World {
             Next::EndProcess(act) => self.end_process(act),
             Next::Create | Next::Dropped => unreachable!("a world begins with its run"),
             Next::Attach => self.attach(),
-            Next::Ask { step, invocation } => self.ask(step, invocation),
+            Next::Ask { step, invocation, route } => self.ask(step, invocation, route),
+            Next::Leave => self.detach(Pause::Provider, None),
             Next::Call(call) => self.call(call),
             Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
             Next::Submit(via) => {
@@ -497,24 +523,26 @@ impl World {
         true
     }
 
-    fn ask(&mut self, step: StepId, invocation: String) {
+    fn ask(&mut self, step: StepId, invocation: String, route: RouteId) {
+        let price = self.state.price_of(route);
         if self.troubles > 0 && self.choices.once_in(9) {
             self.troubles -= 1;
             let usage = Usage { input: 7, ..Usage::default() };
             let body = ModelFailed {
-                usage: (self.choices.once_in(3) && self.state.ledger().reserve(7, 1).is_ok())
+                usage: (self.choices.once_in(3) && self.state.ledger().reserve(price, 7, 1).is_ok())
                     .then_some(usage),
                 step,
+                route,
                 attempt: 1,
-                class: "overloaded".to_owned(),
+                class: self.choices.of(&["overloaded", UNKNOWN_OUTCOME]).to_owned(),
                 status: Some(529),
                 message: digest(8),
-                retry_in_ms: Some(10),
+                retry_in_ms: self.choices.of(&[Some(10), None]),
             };
             return self.append(Body::ModelFailed(body));
         }
         let estimate = 10 + self.choices.pick(50) as u64;
-        let granted = match self.state.ledger().reserve(estimate, 100) {
+        let granted = match self.state.ledger().reserve(price, estimate, 100) {
             Ok(tokens) => tokens,
             Err(bound) => {
                 return match self.state.open_processes().first() {
@@ -549,6 +577,8 @@ impl World {
         self.append(Body::ModelAnswered(ModelAnswered {
             step,
             invocation,
+            route,
+            prompt: None,
             answer: digest(9),
             calls,
             text,
@@ -559,6 +589,9 @@ impl World {
             latency_ms: 1,
             ttft_ms: None,
         }));
+        if let Some(missed) = self.state.cache_miss().filter(|_| self.choices.once_in(2)) {
+            self.append(Body::CacheMissed(missed));
+        }
     }
 
     /// Reads a call as an act. Sometimes the one behind it is read as well, before the first is carried out.
@@ -1007,6 +1040,8 @@ impl World {
         self.append(Body::ModelAnswered(ModelAnswered {
             step,
             invocation,
+            route: RouteId::FIRST,
+            prompt: None,
             answer: digest(9),
             calls,
             text: false,

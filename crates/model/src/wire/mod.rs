@@ -209,7 +209,7 @@ fn malformed(what: &str, error: &serde_json::Error) -> Failure {
 }
 
 fn cut_off() -> Failure {
-    Failure::new(FailureClass::Transport, "the stream ended before the answer was complete")
+    Failure::new(FailureClass::UnknownOutcome, "the stream ended before the answer was complete")
 }
 
 fn too_large() -> Failure {
