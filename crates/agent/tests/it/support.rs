@@ -122,8 +122,7 @@ impl Bench {
     }
 
     pub(crate) fn runtime_with(&self, provider: Arc<dyn Provider>) -> Runtime {
-        let model =
-            ModelFact { wire: "scripted".to_owned(), name: "scripted".to_owned(), endpoint: String::new() };
+        let model = ModelFact::new("scripted", "scripted", "");
         let mut runtime = Runtime::new(self.store.clone(), self.dir.path().join("spool"), provider, model);
         runtime.observer = Arc::new(self.tape.clone());
         if let Some(executor) = &self.executor {

@@ -64,7 +64,7 @@ pub(crate) async fn cancel(world: &World, args: Cancel) -> Result<u8, Failure> {
 /// Closes a run that is cancelled and that nobody drives: what was under way is accounted for, and its tree put on
 /// record. Where that cannot be done it is cancelled all the same.
 pub(super) async fn close(world: &World, place: &Place, run: &RunId) -> Result<Stage, Failure> {
-    let nobody = ModelFact { wire: String::new(), name: String::new(), endpoint: String::new() };
+    let nobody = ModelFact::new("", "", "");
     // No model is asked any more.
     let provider = Arc::new(Scripted::new(Vec::new()));
     let mut runtime = Runtime::on(probe(world), place.store.clone(), place.spool.clone(), provider, nobody);

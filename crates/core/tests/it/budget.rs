@@ -2,18 +2,24 @@
 
 use proptest::prelude::*;
 use provost_core::budget::{Bound, Budget, LEAST_OUTPUT, Ledger, Price};
+use provost_core::price::{PriceFrom, Rates, Tier};
 use provost_core::transcript::Usage;
 
 use crate::cases;
 
 fn prices() -> impl Strategy<Value = Price> {
     let price = || prop_oneof![Just(0), 0_u64..20_000_000, Just(u64::MAX)];
-    (price(), price(), price(), price()).prop_map(|(input, output, cache_read, cache_write)| Price {
-        input,
-        output,
-        cache_read,
-        cache_write,
-    })
+    let rates = || {
+        (price(), price(), price(), price()).prop_map(|(input, output, cache_read, cache_write)| Rates {
+            input,
+            output,
+            cache_read,
+            cache_write,
+        })
+    };
+    let tier = (0_u64..2_500, rates()).prop_map(|(above, rates)| Tier { above, rates });
+    (rates(), prop::collection::vec(tier, 0..3))
+        .prop_map(|(rates, tiers)| Price { tiers, ..Price::of_rates(rates) })
 }
 
 fn limits() -> impl Strategy<Value = Option<u64>> {
@@ -26,7 +32,8 @@ fn settle(ledger: &mut Ledger, usage: Usage) {
     ledger.usage.output += usage.output;
     ledger.usage.cache_read += usage.cache_read;
     ledger.usage.cache_write += usage.cache_write;
-    ledger.cost_micros = ledger.cost_micros.saturating_add(ledger.price.map_or(0, |price| price.of(&usage)));
+    ledger.cost_micros =
+        ledger.cost_micros.saturating_add(ledger.price.as_ref().map_or(0, |price| price.of(&usage)));
     ledger.steps += 1;
 }
 
@@ -70,8 +77,9 @@ proptest! {
     fn a_price_is_rounded_up(price in prices(), usage in any::<[u32; 4]>()) {
         let [input, output, cache_read, cache_write] = usage.map(u64::from);
         let usage = Usage { input, output, cache_read, cache_write, reasoning: output };
-        let exact = [(input, price.input), (output, price.output), (cache_read, price.cache_read),
-            (cache_write, price.cache_write)]
+        let rates = price.rates(input + cache_read + cache_write);
+        let exact = [(input, rates.input), (output, rates.output), (cache_read, rates.cache_read),
+            (cache_write, rates.cache_write)]
             .into_iter().map(|(tokens, each)| u128::from(tokens) * u128::from(each)).sum::<u128>();
         let charged = u128::from(price.of(&usage));
         if charged < u128::from(u64::MAX) {
@@ -89,7 +97,7 @@ fn numbers_out_of_all_reason_are_no_panic() {
         cache_write: u64::MAX,
         reasoning: 0,
     };
-    let price = Price { input: u64::MAX, output: u64::MAX, cache_read: u64::MAX, cache_write: u64::MAX };
+    let price = Price::flat(u64::MAX, u64::MAX);
     assert_eq!(price.of(&most), u64::MAX);
     assert_eq!(most.total(), u64::MAX);
     let budget = Budget { tokens: Some(u64::MAX), cost_micros: Some(u64::MAX), ..Budget::default() };
@@ -124,8 +132,49 @@ fn input_that_does_not_fit_is_refused_even_where_no_output_is_wanted() {
     assert_eq!(money.reserve(101, 500), Err(Bound::Cost));
     assert_eq!(money.reserve(100, 500), Ok(500));
     // Writing to a cache is dearer than input with some vendors; the reservation covers that.
-    let price = Price { input: 1_000_000, output: 1_000_000, cache_read: 100_000, cache_write: 1_250_000 };
+    let rates = Rates { input: 1_000_000, output: 1_000_000, cache_read: 100_000, cache_write: 1_250_000 };
+    let price = Price::of_rates(rates);
     assert_eq!(Ledger::new(budget, Some(price)).reserve(90, 10), Err(Bound::Cost));
+}
+
+/// All tokens of a call cost what its prompt's length says, and how long that is the vendor counts afterwards: a call is
+/// reserved at the dearest.
+#[test]
+fn a_long_prompt_costs_what_its_tier_says() {
+    let tier = |above, each| Tier { above, rates: Price::flat(each, each * 2).rates(0) };
+    let tiers = vec![tier(1_000, 4_000_000), tier(100, 2_000_000)];
+    let price = Price { tiers, ..Price::flat(1_000_000, 2_000_000) };
+    let of = |input, cache_read| price.of(&Usage { input, cache_read, output: 10, ..Usage::default() });
+    assert_eq!(
+        [of(100, 0), of(101, 0), of(60, 41), of(1_000, 0), of(1_001, 0)],
+        [120, 242, 242, 2_040, 4_084]
+    );
+    let budget = Budget { cost_micros: Some(500), ..Budget::default() };
+    assert_eq!(Ledger::new(budget, Some(price)).reserve(100, 500), Err(Bound::Cost), "at four, 100 leave 12");
+    assert_eq!(Ledger::new(budget, Some(Price::flat(1_000_000, 2_000_000))).reserve(100, 500), Ok(200));
+}
+
+/// What a journal of before says is what it said.
+#[test]
+fn a_price_without_tiers_is_written_as_it_always_was() {
+    let old = r#"{"input":1,"output":2,"cache_read":3,"cache_write":4}"#;
+    let price: Price = serde_json::from_str(old).unwrap();
+    assert_eq!((price.tiers.len(), &price.from), (0, &None));
+    assert_eq!(serde_json::to_string(&price).unwrap(), old);
+    for (from, text, words) in [
+        (PriceFrom::Given, r#""given""#, "given"),
+        (
+            PriceFrom::Table { as_of: "2026-01-31".into() },
+            r#"{"table":{"as_of":"2026-01-31"}}"#,
+            "table 2026-01-31",
+        ),
+        (PriceFrom::File { as_of: None }, r#"{"file":{}}"#, "file"),
+    ] {
+        assert_eq!(
+            (serde_json::to_string(&from).unwrap().as_str(), from.to_string().as_str()),
+            (text, words)
+        );
+    }
 }
 
 #[test]

@@ -824,6 +824,8 @@ fn a_failed_request_is_of_the_step_that_is_due() {
     let failed = |step| {
         Body::ModelFailed(ModelFailed {
             usage: None,
+            estimated: false,
+            rate_limits: None,
             step: StepId(step),
             attempt: 1,
             class: "overloaded".to_owned(),

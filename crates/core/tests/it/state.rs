@@ -108,12 +108,12 @@ proptest! {
             usage.output += counted.output;
             usage.cache_read += counted.cache_read;
             usage.cache_write += counted.cache_write;
-            cost += state.created().unwrap().price.map_or(0, |price| price.of(&counted));
+            cost += state.created().unwrap().price.as_ref().map_or(0, |price| price.of(&counted));
         }
         let ledger = state.ledger();
         prop_assert_eq!((ledger.steps, ledger.usage, ledger.cost_micros), (steps, usage, cost));
         prop_assert_eq!(ledger.estimated_calls, estimated);
-        prop_assert_eq!(ledger.cost(), ledger.price.map(|_| cost));
+        prop_assert_eq!(ledger.cost(), ledger.price.as_ref().map(|_| cost));
         let span = events.last().unwrap().at_ms - events[0].at_ms;
         prop_assert!(ledger.time_ms <= span);
     }

@@ -18,14 +18,15 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStaged, ActStarted, Body, CallInvalid, CallRef,
     DriverAttached, DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact,
-    ModelFailed, NetDecided, Note, ProcessChanged, ProcessEnded, Questions, RunCancelled, RunCreated,
-    RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted, Told, Unapplied, Verdict, WhyUnapplied,
-    WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
+    ModelFailed, NetDecided, Note, ProcessChanged, ProcessEnded, Questions, RateLimitFact, RunCancelled,
+    RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted, Told, Unapplied, Verdict,
+    WhyUnapplied, WindowFact, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
+use provost_core::price::{PriceFrom, Rates, Tier};
 use provost_core::state::{Next, OpenAct, RunState, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
@@ -134,6 +135,17 @@ fn policy(choices: &mut Choices) -> Policy {
 }
 
 /// A contract for a world.
+/// What a vendor says of its limits.
+fn limits() -> RateLimitFact {
+    let window = WindowFact {
+        counts: "requests".to_owned(),
+        limit: Some(50),
+        remaining: Some(49),
+        resets_in_ms: Some(1_200),
+    };
+    RateLimitFact { windows: vec![window], extras: Some(digest(6)) }
+}
+
 fn contract(choices: &mut Choices) -> RunCreated {
     let budget = Budget {
         steps: Some([12, 6, 3, 1][choices.pick(4)]),
@@ -141,7 +153,10 @@ fn contract(choices: &mut Choices) -> RunCreated {
         cost_micros: [None, Some(5_000), Some(200)][choices.pick(3)],
         time_ms: [None, Some(60_000), Some(2_000)][choices.pick(3)],
     };
-    let price = Price { input: 300_000, output: 1_500_000, cache_read: 30_000, cache_write: 375_000 };
+    let rates = Rates { input: 300_000, output: 1_500_000, cache_read: 30_000, cache_write: 375_000 };
+    let dear = Rates { input: 600_000, output: 2_250_000, cache_read: 60_000, cache_write: 750_000 };
+    let mut price = Price::of_rates(rates).known_from(PriceFrom::Table { as_of: "2026-01-31".to_owned() });
+    price.tiers.extend((choices.pick(2) == 0).then_some(Tier { above: 30, rates: dear }));
     let gate =
         Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32, with: Vec::new() };
     RunCreated {
@@ -154,7 +169,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
         limits: Limits::default(),
-        model: ModelFact { wire: "scripted".into(), name: "m".into(), endpoint: "http://localhost".into() },
+        model: ModelFact::new("scripted", "m", "http://localhost"),
         source: Source::Directory { commit: None, scope: RelPath::root() },
         repository: None,
         root: "/w".to_owned(),
@@ -173,7 +188,7 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
         goal: created.goal,
         policy: created.policy,
         budget: created.budget,
-        price: created.price,
+        price: created.price.clone(),
         gate: created.gate,
         limits: created.limits,
         model: created.model,
@@ -188,7 +203,7 @@ fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
     let queued = queued.clone();
     created.policy = queued.policy;
     created.budget = queued.budget;
-    created.price = queued.price;
+    created.price = queued.price.clone();
     created.gate = queued.gate;
 }
 
@@ -508,6 +523,8 @@ impl World {
                 attempt: 1,
                 class: "overloaded".to_owned(),
                 status: Some(529),
+                estimated: false,
+                rate_limits: Some(limits()),
                 message: digest(8),
                 retry_in_ms: Some(10),
             };
@@ -555,6 +572,8 @@ impl World {
             stop,
             usage,
             estimated,
+            raw_usage: (!estimated).then(|| digest(7)),
+            rate_limits: (!text).then(limits),
             model: "m".to_owned(),
             latency_ms: 1,
             ttft_ms: None,
@@ -1013,6 +1032,8 @@ impl World {
             stop: Stop::ToolCalls,
             usage: Usage { input: 10, output: 5, ..Usage::default() },
             estimated: false,
+            raw_usage: None,
+            rate_limits: None,
             model: "m".to_owned(),
             latency_ms: 1,
             ttft_ms: None,

@@ -86,7 +86,7 @@ impl Sim {
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
             provider: Arc::new(SimModel { world: world.clone(), script: Arc::new(scenario.script.clone()) }),
-            model: ModelFact { wire: "sim".into(), name: "sim".into(), endpoint: String::new() },
+            model: ModelFact::new("sim", "sim", ""),
             tools: Registry::standard(),
             executor: Arc::new(SimExecutor(world.clone())),
             approver: Arc::new(Approver),
