@@ -14,6 +14,7 @@ use provost_model::{Answer, Failure, Invocation, Sink};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::meter::{limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
 use crate::talk::{BYTES_PER_TOKEN, Talk};
@@ -40,7 +41,6 @@ impl Driver<'_> {
         self.show_model_what_is_durable().await?;
         self.talk_to(route).await?;
         let estimate = self.talk.estimate();
-        let price = self.recorder.state().price_of(route);
         let begun = Instant::now();
         let ledger = self.recorder.state().ledger();
         let budget =
@@ -51,7 +51,8 @@ impl Driver<'_> {
         loop {
             attempt += 1;
             // Each time: an attempt that failed may have cost something.
-            let reserved = self.recorder.state().ledger().reserve(price, estimate, self.limits.answer_tokens);
+            let state = self.recorder.state();
+            let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
                 Ok(tokens) => tokens,
                 Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
@@ -144,6 +145,8 @@ impl Driver<'_> {
             stop: answer.stop,
             usage,
             estimated,
+            raw_usage: answer.raw_usage.map(|json| self.recorder.content(json)),
+            rate_limits: limits_told(&mut self.recorder, &answer.rate_limits),
             model: answer.model,
             latency_ms: answer.latency_ms,
             ttft_ms: answer.ttft_ms,
@@ -166,6 +169,8 @@ impl Driver<'_> {
         wait: Option<Duration>,
     ) -> Result<(), RunError> {
         let message = self.recorder.content(failure.message.as_bytes());
+        let limits = failure.rate_limits.as_deref();
+        let rate_limits = limits.and_then(|told| limits_told(&mut self.recorder, told));
         self.recorder.record(Body::ModelFailed(ModelFailed {
             step,
             route: self.talk.route,
@@ -174,6 +179,8 @@ impl Driver<'_> {
             status: failure.status,
             message,
             usage: failure.usage.map(plausible),
+            estimated: false,
+            rate_limits,
             retry_in_ms: wait.map(|wait| wait.as_millis() as u64),
         }))?;
         self.recorder.commit().await
@@ -205,18 +212,5 @@ impl Driver<'_> {
         self.end_processes().await?;
         self.recorder.record(Body::DriverDetached(DriverDetached { why, act }))?;
         self.recorder.commit().await
-    }
-}
-
-/// Counts beyond any real call are a vendor's mistake. They are cut to a number that JSON and the ledger can hold, and
-/// which spends any budget there is.
-fn plausible(usage: Usage) -> Usage {
-    const MOST: u64 = 1 << 40;
-    Usage {
-        input: usage.input.min(MOST),
-        output: usage.output.min(MOST),
-        cache_read: usage.cache_read.min(MOST),
-        cache_write: usage.cache_write.min(MOST),
-        reasoning: usage.reasoning.min(MOST),
     }
 }

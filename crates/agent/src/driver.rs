@@ -170,7 +170,10 @@ impl Driver<'_> {
         let provider = self.runtime.asked(route)?;
         let anew = || Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
         let broke = self.talk.say_again(messages, asked, step, anew);
-        broke.map_or(Ok(()), |broke| self.recorder.record(Body::PromptBroke(broke)))
+        let Some(broke) = broke.filter(|_| self.recorder.state().cancelled().is_none()) else {
+            return Ok(());
+        };
+        self.recorder.record(Body::PromptBroke(broke))
     }
 
     /// Removes what was only needed until the journal was durable, which it now is.

@@ -23,6 +23,7 @@ mod ignores;
 mod interrupt;
 mod lease;
 mod mail;
+mod meter;
 mod observe;
 mod prompt;
 mod queue;

@@ -174,7 +174,7 @@ fn fact(order: &Queued, salt: &Salt) -> RunQueued {
         goal: salt.digest(contract.goal.as_bytes()),
         policy: contract.policy.clone(),
         budget: contract.budget,
-        price: contract.price,
+        price: contract.price.clone(),
         gate: contract.gate.clone(),
         limits: contract.limits,
         model: order.model.clone(),
@@ -193,7 +193,7 @@ pub(crate) fn order(queued: &RunQueued, goal: String) -> Result<Order, RunError>
         policy: queued.policy.clone(),
         budget: queued.budget,
         gate: queued.gate.clone(),
-        price: queued.price,
+        price: queued.price.clone(),
         routing: queued.routing.as_deref().cloned().unwrap_or_default(),
         limits: queued.limits,
     };

@@ -615,8 +615,9 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
     if contract.policy.rules() > MOST_RULES {
         return refuse("the policy has more rules than can be decided on in time");
     }
-    let mut prices = contract.routing.others.iter().map(|route| route.price).chain([contract.price]);
-    if contract.budget.cost_micros.is_some() && prices.any(|price| price.is_none()) {
+    let others = contract.routing.others.iter().map(|route| &route.price);
+    let mut prices = others.chain([&contract.price]);
+    if contract.budget.cost_micros.is_some() && prices.any(Option::is_none) {
         return refuse(
             "a bound on cost needs a price of each model: without one the cost is unknown, not zero",
         );

@@ -22,6 +22,7 @@ use crate::policy::{Decision, Policy};
 pub use crate::process::{ProcessChanged, ProcessEnded, Published, Told};
 pub use crate::prompt::{CacheMissed, PromptBroke, PromptFact};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
+pub use crate::rate_limits::{RateLimitFact, WindowFact};
 use crate::route::{RouteId, Routing};
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
@@ -241,6 +242,20 @@ pub struct ModelFact {
     pub name: String,
     /// Base URL, without credentials.
     pub endpoint: String,
+    /// Name of the vendor or local runtime, as `provost providers` lists them, where it is one of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Tokens that prompt and answer may have together, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+}
+
+impl ModelFact {
+    /// A model of which no more is known.
+    pub fn new(wire: impl Into<String>, name: impl Into<String>, endpoint: impl Into<String>) -> Self {
+        let (wire, name, endpoint) = (wire.into(), name.into(), endpoint.into());
+        Self { wire, name, endpoint, provider: None, window: None }
+    }
 }
 
 /// A driver took the run.
@@ -304,6 +319,12 @@ pub struct ModelAnswered {
     /// Whether `usage` is an estimate because the vendor reported none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+    /// The vendor's own account of its usage, as JSON text (blob).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_usage: Option<Digest>,
+    /// What the vendor said of its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limits: Option<RateLimitFact>,
     /// Model name as the vendor reported it.
     pub model: String,
     /// Milliseconds from request to end of answer.
@@ -331,9 +352,16 @@ pub struct ModelFailed {
     pub status: Option<u16>,
     /// What the vendor said (blob).
     pub message: Digest,
-    /// Tokens that the vendor counted for it all the same, where it said so before it failed.
+    /// Tokens that are charged for it all the same: what the vendor counted before it failed, and by estimate what it may
+    /// have counted without saying so. `None` where it cannot have counted any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Whether `usage` is an estimate, wholly or in part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// What the vendor said of its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limits: Option<RateLimitFact>,
     /// Milliseconds until the next attempt; `None` where there is none: who was asked is not asked again by this driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,

@@ -64,7 +64,7 @@ pub(crate) async fn cancel(world: &World, args: Cancel) -> Result<u8, Failure> {
 /// Closes a run that is cancelled and that nobody drives: what was under way is accounted for, and its tree put on
 /// record. Where that cannot be done it is cancelled all the same.
 pub(super) async fn close(world: &World, place: &Place, run: &RunId) -> Result<Stage, Failure> {
-    let nobody = ModelFact { wire: String::new(), name: String::new(), endpoint: String::new() };
+    let nobody = ModelFact::new("", "", "");
     // No model is asked any more.
     let provider: Arc<dyn Provider> = Arc::new(Scripted::new(Vec::new()));
     let (_, state) = place.state(run.as_str()).await?;

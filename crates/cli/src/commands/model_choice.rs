@@ -99,11 +99,7 @@ impl Wire {
 
 impl ModelChoice {
     pub(crate) fn fact(&self) -> ModelFact {
-        ModelFact {
-            wire: self.wire.word().to_owned(),
-            name: self.name.clone(),
-            endpoint: self.base_url.clone(),
-        }
+        ModelFact::new(self.wire.word(), self.name.as_str(), self.base_url.as_str())
     }
 
     /// The variable to note for a worker, which knows the base URL and not what was named here.

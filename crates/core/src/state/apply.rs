@@ -12,13 +12,15 @@ use crate::containment::Guarantee;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
-    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, RunQueued, Settlement, Submitted,
-    Verdict,
+    ModelAnswered, ModelFailed, Note, NoteWhy, RateLimitFact, RunCreated, RunFinished, RunQueued, Settlement,
+    Submitted, Verdict,
 };
 use crate::id::{ActId, StepId};
 use crate::lifecycle::Move;
 use crate::outcome::{Outcome, Pause};
 use crate::policy::Effect;
+use crate::price::MOST_TIERS;
+use crate::rate_limits::MOST_WINDOWS;
 use crate::route::{RouteId, Routing};
 use crate::transcript::Stop;
 
@@ -212,11 +214,16 @@ impl RunState {
             body.budget.cost_micros.is_none() || (body.price.is_some() && routing.is_none_or(priced)),
             "it bounds the cost of a model whose price is not known",
         )?;
+        let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
+        must(
+            others.chain(&body.price).all(|price| price.tiers.len() <= MOST_TIERS),
+            "its price has more tiers than any vendor's",
+        )?;
         self.held = None;
         if let Some(forked) = &body.forked {
             forked.check(&self.stream)?;
         }
-        self.ledger = Ledger::new(body.budget, body.price);
+        self.ledger = Ledger::new(body.budget, body.price.clone());
         self.created = Some(Box::new(body.clone()));
         Ok(())
     }
@@ -302,16 +309,22 @@ impl RunState {
 
     fn model_failed(&mut self, body: &ModelFailed) -> Checked {
         self.must_be_asked(body.step, body.route)?;
+        must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
+        must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.counts.failed_requests += 1;
         self.unanswered = Some(body.class.clone());
         if let Some(usage) = &body.usage {
-            self.ledger.settle(usage, self.price_of(body.route));
+            let price = self.price_of(body.route).cloned();
+            self.ledger.settle(usage, price.as_ref());
         }
         if body.class == UNKNOWN_OUTCOME {
             self.unresolved = Some(body.route);
         }
         if body.retry_in_ms.is_none() {
             self.given_up.insert(body.route);
+        }
+        if body.estimated {
+            self.ledger.estimated_calls += 1;
         }
         Ok(())
     }
@@ -323,11 +336,13 @@ impl RunState {
             "its invocation id is not that of the step",
         )?;
         must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
+        must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.unanswered = None;
         self.unresolved = None;
         self.deaths = 0;
         self.ledger.steps += 1;
-        self.ledger.settle(&body.usage, self.price_of(body.route));
+        let price = self.price_of(body.route).cloned();
+        self.ledger.settle(&body.usage, price.as_ref());
         if body.estimated {
             self.ledger.estimated_calls += 1;
         }
@@ -701,4 +716,9 @@ fn open(acts: &BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&OpenAct, String>
 
 fn open_mut(acts: &mut BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&mut OpenAct, String> {
     acts.get_mut(&act).ok_or_else(no_act)
+}
+
+/// A journal from elsewhere may say anything.
+fn few_windows(limits: Option<&RateLimitFact>) -> bool {
+    limits.is_none_or(|limits| limits.windows.len() <= MOST_WINDOWS)
 }

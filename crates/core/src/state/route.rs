@@ -36,8 +36,8 @@ impl RunState {
     }
 
     /// The price of the contract's model in this place, where it is known.
-    pub fn price_of(&self, id: RouteId) -> Option<Price> {
-        self.model_of(id).and_then(|(_, price)| price.copied())
+    pub fn price_of(&self, id: RouteId) -> Option<&Price> {
+        self.model_of(id).and_then(|(_, price)| price)
     }
 
     /// Merges a change into the net change, and counts its bytes.

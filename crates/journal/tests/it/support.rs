@@ -96,6 +96,8 @@ pub(crate) fn step(n: u32) -> (Vec<Draft>, Vec<Blob>) {
             stop: Stop::ToolCalls,
             usage: Usage { input: 1200, output: 60, ..Usage::default() },
             estimated: false,
+            raw_usage: None,
+            rate_limits: None,
             model: "some-model-2026-01".into(),
             latency_ms: 812,
             ttft_ms: Some(211),

@@ -15,6 +15,8 @@ pub(super) fn forged_answer(state: &RunState, usage: Usage) -> Event {
         stop: Stop::End,
         usage,
         estimated: false,
+        raw_usage: None,
+        rate_limits: None,
         model: "m".to_owned(),
         latency_ms: 1,
         ttft_ms: None,
