@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
 use super::decided::Order;
-use super::route::UNKNOWN_OUTCOME;
+use super::route::LEAVES_OPEN;
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
@@ -317,7 +317,7 @@ impl RunState {
             let price = self.price_of(body.route).cloned();
             self.ledger.settle(usage, price.as_ref());
         }
-        if body.class == UNKNOWN_OUTCOME {
+        if LEAVES_OPEN.contains(&body.class.as_str()) {
             self.unresolved = Some(body.route);
         }
         if body.retry_in_ms.is_none() {

@@ -10,6 +10,9 @@ use crate::route::{Begun, RouteId, Unresolved};
 /// The failure class of a request of which nobody knows what became: it was sent, and no answer came whole.
 pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
+/// Failure classes that leave it open whether the vendor answered, and charged for it.
+pub(super) const LEAVES_OPEN: [&str; 2] = [UNKNOWN_OUTCOME, "timeout"];
+
 impl RunState {
     /// Whom to ask for the next answer; `None` where nobody is left who has not given up under this driver.
     pub fn route(&self) -> Option<RouteId> {

@@ -78,7 +78,7 @@ async fn a_failure_brings_the_usage_that_was_counted_before_it() {
     let none = failed(json!({"drop_after": 0})).await;
     assert_eq!(
         (none.class, none.usage),
-        (FailureClass::Transport, None),
+        (FailureClass::UnknownOutcome, None),
         "nothing was said, which is not zero"
     );
     assert_eq!(failed(json!({"status": 500})).await.usage, None);

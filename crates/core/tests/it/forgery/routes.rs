@@ -100,6 +100,7 @@ fn a_lost_answer_is_asked_for_again_where_it_was_lost() {
     let mut again = hand(routing());
     silent(&mut again, 0, Usage::default());
     again.does(failed(&again, 0, UNKNOWN_OUTCOME, Some(10)));
+    again.does(failed(&again, 0, "timeout", Some(10)));
     again.does(failed(&again, 0, "overloaded", None));
     assert_eq!(next_route(&again), None, "nobody else is asked while it is not resolved");
     again.does(Body::DriverDetached(DriverDetached { why: Pause::Provider, act: None }));
