@@ -175,13 +175,16 @@ impl ModelChoice {
     }
 }
 
+/// Whoever is asked for the first model, and for each of the others.
+pub(crate) type Connected = (Arc<dyn Provider>, Vec<Arc<dyn Provider>>);
+
 /// Whoever is asked for each of the models, or the cassette of the first in their place.
 pub(super) fn connect_all(
     first: &ModelChoice,
     others: &[ModelChoice],
     world: &World,
-) -> Result<(Arc<dyn Provider>, Vec<Arc<dyn Provider>>), Failure> {
-    let all = |keys| -> Result<(Arc<dyn Provider>, Vec<Arc<dyn Provider>>), Failure> {
+) -> Result<Connected, Failure> {
+    let all = |keys| -> Result<Connected, Failure> {
         let others: Result<Vec<_>, _> = others.iter().map(|other| other.remote(world, keys)).collect();
         Ok((first.remote(world, keys)?, others?))
     };

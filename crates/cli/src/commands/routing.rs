@@ -1,12 +1,9 @@
 //! Models beside the first: from what was typed, and from what a run says.
 
-use std::sync::Arc;
-
 use provost::core::budget::Price;
 use provost::core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
-use provost::model::Provider;
 
-use super::model_choice::{ModelChoice, connect_all, provider};
+use super::model_choice::{Connected, ModelChoice, connect_all, provider};
 use super::queue::model_of;
 use crate::args::{ModelSpec, RoutingArgs, UnknownOutcome, Wire};
 use crate::failure::Failure;
@@ -34,10 +31,7 @@ impl Models {
     }
 
     /// Whoever is asked for each.
-    pub(crate) fn connect(
-        &self,
-        world: &World,
-    ) -> Result<(Arc<dyn Provider>, Vec<Arc<dyn Provider>>), Failure> {
+    pub(crate) fn connect(&self, world: &World) -> Result<Connected, Failure> {
         connect_all(&self.first, &self.others, world)
     }
 }
@@ -72,17 +66,15 @@ struct Named {
 
 impl Named {
     fn route(&mut self, spec: &ModelSpec) -> Result<RouteId, Failure> {
-        let at = match self.specs.iter().position(|known| known == spec) {
-            Some(at) => at,
-            None => {
-                let choice = choice(spec)?;
-                let price = spec.price.map(|(input, output)| Price::flat(input, output));
-                self.routes.push(Route { model: choice.fact(), price });
-                self.choices.push(choice);
-                self.specs.push(spec.clone());
-                self.specs.len() - 1
-            }
-        };
+        let known = self.specs.iter().position(|known| known == spec);
+        let at = known.unwrap_or(self.specs.len());
+        if known.is_none() {
+            let choice = choice(spec)?;
+            let price = spec.price.map(|(input, output)| Price::flat(input, output));
+            self.routes.push(Route { model: choice.fact(), price });
+            self.choices.push(choice);
+            self.specs.push(spec.clone());
+        }
         u16::try_from(at + 1).map(RouteId).map_err(|_| Failure::usage("too many models"))
     }
 }
