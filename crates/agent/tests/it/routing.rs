@@ -30,8 +30,8 @@ fn fails(class: FailureClass) -> Turn {
     Err(Failure::new(class, "it does not answer"))
 }
 
-fn reads() -> Turn {
-    Ok(calls("read_file", json!({ "path": "a.txt" })))
+fn reads() -> Answer {
+    calls("read_file", json!({ "path": "a.txt" }))
 }
 
 fn others(count: usize) -> Vec<Route> {
@@ -68,8 +68,8 @@ async fn routes(bench: &Bench, run: &provost_core::id::RunId) -> Vec<(&'static s
 #[tokio::test]
 async fn a_fallback_takes_over_with_all_that_was_said() {
     let bench = Bench::new(&[("a.txt", "one\n")]);
-    let first = model([reads(), reads(), fails(FailureClass::Overloaded)]);
-    let second = model([reads()]);
+    let first = model([Ok(reads()), Ok(reads()), fails(FailureClass::Overloaded)]);
+    let second = model([Ok(reads())]);
     let runtime = runtime(&bench, &first, &[&second]);
     let (run, ending) = bench.start(&runtime, contract(with_fallback())).await.unwrap();
     assert_eq!(ending.exit_code(), 0);
@@ -84,7 +84,7 @@ async fn a_fallback_takes_over_with_all_that_was_said() {
 #[tokio::test]
 async fn without_a_fallback_the_run_waits_and_goes_on_with_the_first() {
     let bench = Bench::new(&[("a.txt", "one\n")]);
-    let first = model([reads(), fails(FailureClass::Overloaded), reads()]);
+    let first = model([Ok(reads()), fails(FailureClass::Overloaded), Ok(reads())]);
     let runtime = runtime(&bench, &first, &[]);
     let (run, ending) = bench.start(&runtime, contract(Routing::default())).await.unwrap();
     let Ending::Paused(paused) = ending else { panic!("{ending:?}") };
