@@ -108,6 +108,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         retry: RetryPolicy::default(),
         host: HostEnvironment::default(),
         images: provost_sandbox::image::ImageStore::new(place.join("images")),
+        engines: std::collections::BTreeMap::new(),
         spool: place.join("spool"),
         clock: provost_agent::system_clock(),
     }

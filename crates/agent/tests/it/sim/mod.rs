@@ -95,6 +95,7 @@ impl Sim {
             retry: RetryPolicy::default(),
             host: HostEnvironment::default(),
             images: provost_sandbox::image::ImageStore::new(dir.path().join("images")),
+            engines: std::collections::BTreeMap::new(),
             spool: dir.path().join("spool"),
             clock: Arc::new(move || clock.tick()),
         };
