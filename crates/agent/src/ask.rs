@@ -8,9 +8,11 @@ use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunF
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
-use provost_core::transcript::Usage;
+use provost_core::transcript::{Call, Usage};
 use provost_model::{Answer, Failure, Invocation, Sink};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
+use crate::ahead::{Ahead, Sight};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
@@ -19,11 +21,20 @@ use crate::observe::Observer;
 use crate::runtime::jitter;
 use crate::talk::{BYTES_PER_TOKEN, Talk};
 
-struct Relay<'a>(&'a dyn Observer);
+/// Passes on what is heard of an answer that is coming.
+struct Relay<'a> {
+    observer: &'a dyn Observer,
+    calls: UnboundedSender<Call>,
+}
 
 impl Sink for Relay<'_> {
     fn text(&mut self, delta: &str) {
-        self.0.text(delta);
+        self.observer.text(delta);
+    }
+
+    fn call(&mut self, call: &Call) {
+        // Nobody listens any more where the attempt is over.
+        let _ = self.calls.send(call.clone());
     }
 }
 
@@ -62,12 +73,26 @@ impl Driver<'_> {
             let idle = SILENCE_LIMIT.min(timeout);
             let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
-            let mut relay = Relay(observer.as_ref());
+            let (calls, mut heard) = unbounded_channel();
+            let mut relay = Relay { observer: observer.as_ref(), calls };
+            // Another attempt may ask for something else.
+            self.ahead = Ahead::default();
             let answer = {
                 let asking = self.talk.dialogue.ask(&request, &mut relay);
                 tokio::pin!(asking);
                 loop {
                     tokio::select! {
+                        biased;
+                        Some(call) = heard.recv() => {
+                            let sight = Sight {
+                                recorder: &self.recorder,
+                                files: &self.files,
+                                limits: &self.limits,
+                                environment: &self.environment,
+                                image: self.image.as_ref(),
+                            };
+                            self.ahead.hear(call, &self.runtime.tools, &sight);
+                        }
                         answer = &mut asking => break answer,
                         // The loop sees what is wanted.
                         () = self.interrupt.requested() => return Ok(()),
@@ -79,7 +104,7 @@ impl Driver<'_> {
             match answer {
                 Ok(answer) => return self.answered(step, request.id, answer, estimate),
                 Err(failure) => {
-                    let wait = self.runtime.retry.delay(attempt, &failure, jitter());
+                    let wait = self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter());
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
                     let wait = wait.filter(|wait| *wait < left());
                     self.failed(step, attempt, &failure, wait).await?;

@@ -14,6 +14,7 @@ use provost_core::transcript::{self, Assistant, Message};
 use provost_journal::Word;
 use provost_model::Prelude;
 
+use crate::ahead::Ahead;
 use crate::door::{Dials, Processes};
 use crate::error::RunError;
 use crate::executor::Contained;
@@ -75,6 +76,8 @@ pub(crate) struct Driver<'a> {
     /// The answer whose calls are being worked on, and why the model stopped there.
     pub(crate) answer: Option<Arc<Assistant>>,
     pub(crate) stop: transcript::Stop,
+    /// What was read while the answer was still coming.
+    pub(crate) ahead: Ahead,
     /// The image that is the root of commands, where the policy names one.
     pub(crate) image: Option<Image>,
     /// The environment of commands.

@@ -3,6 +3,7 @@
 //! Start reading at [`Runtime`]. One step takes this path: `driver.rs` asks the state machine what is next, `ask.rs`
 //! asks the model, `door.rs` decides on each call and carries it out, `recorder.rs` writes what happened.
 
+mod ahead;
 mod ask;
 mod checkout;
 mod door;

@@ -26,6 +26,7 @@ use provost_sandbox::{ByEngine, Changes, ImageRoot, Probe, Profile, RungChoice, 
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
+use crate::ahead::Ahead;
 use crate::door::dials;
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
@@ -395,6 +396,7 @@ impl Runtime {
             mail,
             answer: None,
             stop: Stop::End,
+            ahead: Ahead::default(),
             environment,
             recorder,
             stale: Vec::new(),

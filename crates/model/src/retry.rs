@@ -15,6 +15,8 @@ pub struct RetryPolicy {
     pub max: Duration,
     /// Longest wait that a vendor may ask for. A longer one is not shortened: it means giving up.
     pub longest_stated: Duration,
+    /// Longest that one answer is tried for in all, attempts and waits together. No wait is begun that would pass it.
+    pub total: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -24,6 +26,7 @@ impl Default for RetryPolicy {
             base: Duration::from_secs(1),
             max: Duration::from_mins(1),
             longest_stated: Duration::from_mins(2),
+            total: Duration::from_mins(30),
         }
     }
 }
@@ -36,10 +39,10 @@ impl RetryPolicy {
 
     /// How long to wait before the next attempt, or `None` to give up.
     ///
-    /// `attempt` counts the attempts made so far (1 after the first failure). `jitter` is drawn by the
-    /// caller from `0.0..1.0`. Never less than what the vendor stated; otherwise exponential, between half
+    /// `attempt` counts the attempts made so far (1 after the first failure), and `spent` is what they and the waits between
+    /// them took. `jitter` is drawn by the caller from `0.0..1.0`. Never less than what the vendor stated; otherwise exponential, between half
     /// and all of `base * 2^(attempt-1)`, at most `max`.
-    pub fn delay(&self, attempt: u32, failure: &Failure, jitter: f64) -> Option<Duration> {
+    pub fn delay(&self, attempt: u32, spent: Duration, failure: &Failure, jitter: f64) -> Option<Duration> {
         if !failure.retryable() || attempt >= self.attempts {
             return None;
         }
@@ -47,12 +50,13 @@ impl RetryPolicy {
         let doublings = attempt.saturating_sub(1).min(20);
         let full = self.base.saturating_mul(1 << doublings).min(self.max);
         let own = full.mul_f64(0.5 + jitter / 2.0);
-        match failure.retry_after {
+        let wait = match failure.retry_after {
             None => Some(own),
             Some(stated) if stated > self.longest_stated => None,
             // A little over what was stated, spread so that many runs do not come back in one instant.
             Some(stated) => Some(own.max(stated + self.base.min(self.max).mul_f64(jitter / 4.0))),
-        }
+        };
+        wait.filter(|wait| spent.saturating_add(*wait) <= self.total)
     }
 }
 

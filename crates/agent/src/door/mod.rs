@@ -26,10 +26,10 @@ use provost_core::policy::Effect as Decided;
 use provost_core::state::OpenAct;
 use provost_core::transcript::Stop;
 use provost_journal::Word as Letter;
-use provost_sandbox::image::Image;
 use provost_tools::workspace::FileError;
-use provost_tools::{BadCall, Context, Effect, Observation, SeenState};
+use provost_tools::{BadCall, Context, Effect, Observation};
 
+use crate::ahead::Sight;
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::observe::{Question, Word};
@@ -247,6 +247,9 @@ impl Driver<'_> {
             return self.perform_gate(act).await;
         }
         let begun = Instant::now();
+        if let Some(observation) = self.read_ahead(&open) {
+            return self.observed(act, observation, begun);
+        }
         let effect = match self.prepare(&open)? {
             Ok(effect) => effect,
             Err(text) => {
@@ -264,6 +267,13 @@ impl Driver<'_> {
             Effect::Poll { process, wait } => self.poll(act, process, wait).await,
             Effect::Kill { process } => self.kill(act, process).await,
         }
+    }
+
+    /// What was read for the act while its answer was still coming, if it was.
+    fn read_ahead(&mut self, open: &OpenAct) -> Option<Observation> {
+        let at = open.call?;
+        let answer = self.answer.clone()?;
+        self.ahead.take(at.index, answer.calls.get(at.index as usize)?, &open.touches)
     }
 
     /// Reads the call again and prepares it. The decision was made on exactly these touches; anything else is refused.
@@ -292,28 +302,14 @@ impl Driver<'_> {
 
     /// Gives a tool its view of the run.
     pub(crate) fn in_context<R>(&self, f: impl FnOnce(&Context<'_>) -> R) -> R {
-        let state = self.recorder.state();
-        let salt = self.recorder.salt();
-        let seen = |path: &RelPath, bytes: &[u8]| match state.seen(path) {
-            None => SeenState::Unseen,
-            Some(digest) if *digest == salt.digest(bytes) => SeenState::Same,
-            Some(_) => SeenState::Different { last: None },
-        };
-        let readable = |path: &RelPath| {
-            let touch = [Touch::Read { path: path.clone() }];
-            state
-                .created()
-                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect != Decided::Deny)
-        };
-        let image = self.image.as_ref().map(Image::root);
-        f(&Context {
-            workspace: self.files.workspace(),
+        let sight = Sight {
+            recorder: &self.recorder,
+            files: &self.files,
             limits: &self.limits,
-            seen: &seen,
-            readable: &readable,
             environment: &self.environment,
-            image: image.as_deref(),
-        })
+            image: self.image.as_ref(),
+        };
+        sight.look(f)
     }
 
     /// Ends an act that could not be tried.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 #![allow(clippy::needless_pass_by_value, reason = "`json!` in place reads better")]
 
+mod ahead;
 mod approvals;
 mod commits;
 mod durability;

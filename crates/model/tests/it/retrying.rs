@@ -14,7 +14,9 @@ fn limited(wait: Option<u64>) -> Failure {
 #[test]
 fn delays() {
     let policy = RetryPolicy::default();
-    let at = |attempt, failure: &Failure| policy.delay(attempt, failure, 1.0).map(|d| d.as_secs_f64());
+    let at = |attempt, failure: &Failure| {
+        policy.delay(attempt, Duration::ZERO, failure, 1.0).map(|d| d.as_secs_f64())
+    };
     assert_eq!(at(1, &limited(None)), Some(1.0));
     assert_eq!(at(4, &limited(None)), Some(8.0));
     assert_eq!(at(6, &limited(None)), None, "the attempts are used up");
@@ -24,7 +26,11 @@ fn delays() {
     assert_eq!(at(1, &absurd), None);
     assert!(absurd.message.contains("86400 s"));
     assert_eq!(at(1, &Failure::new(FailureClass::Quota, "")), None);
-    assert_eq!(RetryPolicy::none().delay(1, &limited(None), 0.0), None);
+    assert_eq!(RetryPolicy::none().delay(1, Duration::ZERO, &limited(None), 0.0), None);
+    // No wait is begun that would pass the patience for one answer.
+    let late = |spent| policy.delay(1, Duration::from_secs(spent), &limited(Some(10)), 0.0);
+    assert_eq!(late(1_790), Some(Duration::from_secs(10)));
+    assert_eq!(late(1_791), None);
 }
 
 #[test]
@@ -48,7 +54,7 @@ proptest! {
         attempt in any::<u32>(), stated in prop::option::of(0_u64..200), jitter in any::<f64>()
     ) {
         let policy = RetryPolicy { attempts: u32::MAX, ..RetryPolicy::default() };
-        if let Some(delay) = policy.delay(attempt, &limited(stated), jitter) {
+        if let Some(delay) = policy.delay(attempt, Duration::ZERO, &limited(stated), jitter) {
             let stated = Duration::from_secs(stated.unwrap_or(0));
             prop_assert!(delay >= stated);
             prop_assert!(delay <= policy.max.max(stated + policy.base));
