@@ -75,7 +75,7 @@ fn answer(kind: WireKind, data: &[u8]) {
     assert!(ids.windows(2).all(|two| two[0] != two[1]), "ids are unique: {ids:?}");
     assert!(decoded.assistant.calls.iter().all(|call| !call.name.is_empty()));
     let mut encoder = kind.encoder(&EncodeOptions::default(), &Prelude::default());
-    encoder.push(&Message::User { text: "go".to_owned() });
+    encoder.push(&Message::user("go"));
     encoder.push(&Message::Assistant(decoded.assistant));
     let mut body = encoder.prefix().to_vec();
     encoder.tail(100, &mut body);

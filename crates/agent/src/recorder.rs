@@ -189,7 +189,7 @@ impl Recorder {
         let mut messages = Vec::with_capacity(items.len());
         for item in items {
             match item {
-                Item::User(digest) => messages.push(Message::User { text: self.text(&digest).await? }),
+                Item::User(digest) => messages.push(Message::user(self.text(&digest).await?)),
                 Item::Assistant(digest) => {
                     let answer = self.assistant(&digest).await?;
                     self.call_ids = answer.calls.iter().map(|call| call.id.clone()).collect();
@@ -246,6 +246,7 @@ impl Recorder {
                 call_id: call_id.clone(),
                 text: self.text(&result.text).await?,
                 is_error: result.is_error,
+                images: Vec::new(),
             });
         }
         Ok(Message::Results { results: out })

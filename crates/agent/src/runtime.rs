@@ -235,7 +235,8 @@ impl Runtime {
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
         attach(&mut recorder, sandbox.as_ref())?;
-        let prelude = Prelude { system, tools: specs, max_output: limits.answer_tokens };
+        let prelude =
+            Prelude { system, tools: specs, max_output: limits.answer_tokens, ..Prelude::default() };
         let driver = self.driver(recorder, files, sandbox, prelude, limits, held.mail.clone())?;
         self.drive(driver, held).await
     }
@@ -337,7 +338,8 @@ impl Runtime {
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
         attach(&mut recorder, sandbox.as_ref())?;
-        let prelude = Prelude { system, tools: specs, max_output: created.limits.answer_tokens };
+        let prelude =
+            Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.recorder.commit().await?;
         let messages = driver.recorder.messages().await?;

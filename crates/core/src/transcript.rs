@@ -10,6 +10,9 @@ pub enum Message {
     User {
         /// The text.
         text: String,
+        /// Images that belong to it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// What the model answered.
     Assistant(Assistant),
@@ -18,6 +21,22 @@ pub enum Message {
         /// The results.
         results: Vec<CallResult>,
     },
+}
+
+impl Message {
+    /// Words alone.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), images: Vec::new() }
+    }
+}
+
+/// An image for the model, as wires carry it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Media type, such as `image/png`. Which ones a model reads is the vendor's matter.
+    pub media: String,
+    /// The bytes in base64 (the standard alphabet, padded).
+    pub data: String,
 }
 
 /// A model's answer: text, then calls. A wire's reasoning blocks travel opaquely.
@@ -55,6 +74,9 @@ pub struct CallResult {
     /// Whether the text tells of a failure or a refusal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// Images that belong to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
 }
 
 /// A tool as the model is told of it.

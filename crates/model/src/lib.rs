@@ -33,7 +33,9 @@ pub mod wire;
 pub use endpoint::{BaseUrl, BaseUrlError, PlainHttp};
 pub use failure::{Failure, FailureClass};
 pub use http::HttpClient;
-pub use provider::{Answer, BoxFuture, Dialogue, Discard, Invocation, Prelude, Provider, Sink};
+pub use provider::{
+    Answer, BoxFuture, Dialogue, Discard, Effort, Invocation, OutputSchema, Prelude, Provider, Sink,
+};
 pub use rate_limits::{RateLimits, Window};
 pub use remote::{Remote, RemoteBuilder, RemoteError};
 pub use retry::{RetryPolicy, parse_retry_after};

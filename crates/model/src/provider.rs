@@ -33,6 +33,35 @@ pub struct Prelude {
     /// Output limit in tokens where an [`Invocation`] names none; 0 leaves it to the wire (the vendor's own
     /// default, or 8192 where the vendor demands a number).
     pub max_output: u64,
+    /// What the answer's text must be; `None` for free text.
+    pub schema: Option<OutputSchema>,
+    /// How much the model is to reason; `None` leaves it to the vendor.
+    pub effort: Option<Effort>,
+}
+
+/// The JSON that an answer's text must be. Each wire asks in its vendor's words, and the vendor sees to it: what comes
+/// back is to be checked all the same, since some servers ignore it, and an answer that is cut off is cut off.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSchema {
+    /// A name for it, `[a-zA-Z0-9_-]{1,64}`. Some vendors show it to the model.
+    pub name: String,
+    /// JSON Schema. OpenAI's wires ask for it strictly, and then refuse one in which an object has optional members or
+    /// does not say `"additionalProperties": false`.
+    pub schema: serde_json::Value,
+}
+
+/// How much a model is to reason before it answers.
+///
+/// Where a vendor counts reasoning in tokens, these are 1024, 4096 and 16384, and at most half of the output limit where one
+/// is named, so that something is left for the answer. Models that do not reason may refuse to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// A little.
+    Low,
+    /// In between.
+    Medium,
+    /// A lot.
+    High,
 }
 
 /// A dialogue: append-only. What was pushed is encoded once and its bytes never change.

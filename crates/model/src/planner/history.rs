@@ -1,9 +1,10 @@
 //! What a planner is told: the task, and one observation for each thing that happened.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use provost_core::act::show_argv;
-use provost_core::transcript::{Call, Message};
+use provost_core::transcript::{Call, Image, Message};
 use serde_json::Value;
 
 use super::decision::REJECTED;
@@ -57,11 +58,12 @@ impl History {
 
     pub(super) fn push(&mut self, message: &Message) {
         match message {
-            Message::User { text } if self.task.is_none() => {
-                self.bytes += text.len();
-                self.task = Some(text.clone());
+            Message::User { text, images } if self.task.is_none() => {
+                let task = without_images(text, images);
+                self.bytes += task.len();
+                self.task = Some(task.into_owned());
             }
-            Message::User { text } => self.observe("note", text),
+            Message::User { text, images } => self.observe("note", &without_images(text, images)),
             Message::Assistant(answer) => {
                 let calls = answer.calls.iter();
                 self.open.extend(calls.map(|call| (call.id.clone(), called(call))));
@@ -71,20 +73,21 @@ impl History {
             }
             Message::Results { results } => {
                 for result in results {
+                    let text = without_images(&result.text, &result.images);
                     match self.open.remove(&result.call_id) {
                         // The refusal names a tool that the planner never heard of; the reason is what it needs.
                         Some(Called::Rejected(problem)) => {
                             self.observe("your decision was rejected, nothing was done", &problem);
                         }
                         Some(Called::Tool(what) | Called::Edit(what)) if result.is_error => {
-                            self.observe(&format!("{what} failed or was refused"), &result.text);
+                            self.observe(&format!("{what} failed or was refused"), &text);
                         }
-                        Some(Called::Tool(what)) => self.observe(&what, &result.text),
+                        Some(Called::Tool(what)) => self.observe(&what, &text),
                         Some(Called::Edit(what)) => {
                             self.edits += 1;
-                            self.observe(&what, &result.text);
+                            self.observe(&what, &text);
                         }
-                        None => self.observe("result", &result.text),
+                        None => self.observe("result", &text),
                     }
                 }
             }
@@ -95,6 +98,15 @@ impl History {
         let observation = format!("{}\n{}", shortened(what, 400), shortened(text, self.longest));
         self.bytes += observation.len();
         self.observations.push(observation);
+    }
+}
+
+/// The words alone, saying what they leave out: a planner reads no images.
+fn without_images<'a>(text: &'a str, images: &[Image]) -> Cow<'a, str> {
+    match images.len() {
+        0 => text.into(),
+        1 => format!("{text}\n[an image left out]").into(),
+        n => format!("{text}\n[{n} images left out]").into(),
     }
 }
 
@@ -134,7 +146,7 @@ mod tests {
     #[test]
     fn what_happened_is_told_in_the_planners_own_words() {
         let mut history = History::new(64);
-        history.push(&Message::User { text: "fix it".to_owned() });
+        history.push(&Message::user("fix it"));
         let call = |id: &str, name: &str, arguments: &str| Call {
             id: id.to_owned(),
             name: name.to_owned(),
@@ -150,16 +162,20 @@ mod tests {
             call_id: id.to_owned(),
             text: text.to_owned(),
             is_error,
+            images: vec![
+                Image { media: "image/png".to_owned(), data: "eA==".to_owned() };
+                usize::from(is_error)
+            ],
         };
         let long = format!("{}é assertion failed", "é".repeat(100));
         let results = vec![result("1", &long, false), result("2", "no", true), result("3", "no tool", true)];
         history.push(&Message::Results { results });
-        history.push(&Message::User { text: "hm".to_owned() });
+        history.push(&Message::user("hm"));
         assert_eq!(history.task(), "fix it");
         let told = history.observations();
         assert!(told[0].starts_with("run_tool cargo test\né") && told[0].ends_with("assertion failed"));
         assert!(told[0].contains(" bytes left out]") && told[0].len() < 130);
-        assert_eq!(told[1], "replace_text a b failed or was refused\nno");
+        assert_eq!(told[1], "replace_text a b failed or was refused\nno\n[an image left out]");
         assert_eq!(told[2], "your decision was rejected, nothing was done\n`kind` is `x`");
         assert_eq!(told[3], "note\nhm");
     }

@@ -301,19 +301,24 @@ mod tests {
 
     /// A dialogue of `n` messages: calls, every fifth answer text alone.
     fn dialogue(n: usize, name: &str) -> Vec<Said> {
-        let mut said = vec![Said::User { text: format!("go {name}, {{\"role\":\"assistant\"}}") }];
+        let mut said = vec![Said::user(format!("go {name}, {{\"role\":\"assistant\"}}"))];
         for k in 0.. {
             if said.len() >= n {
                 break;
             }
             if k % 5 == 4 {
                 said.push(Said::Assistant(Answer::text("well").assistant));
-                said.push(Said::User { text: "and?".to_owned() });
+                said.push(Said::user("and?"));
             } else {
                 let id = format!("call_{k}_0");
                 let call = Call { id: id.clone(), name: name.to_owned(), arguments: "{}".to_owned() };
                 said.push(Said::Assistant(Answer::calls(vec![call]).assistant));
-                let result = CallResult { call_id: id, text: "\\\"]},".to_owned(), is_error: false };
+                let result = CallResult {
+                    call_id: id,
+                    text: "\\\"]},".to_owned(),
+                    is_error: false,
+                    images: Vec::new(),
+                };
                 said.push(Said::Results { results: vec![result] });
             }
         }

@@ -2,104 +2,128 @@
 
 use std::borrow::Cow;
 
-use provost_core::transcript::Message;
+use provost_core::transcript::{Image, Message};
 use serde::Deserialize;
+use serde_json::{Map, json};
 
+use super::effort::claude_takes_words;
 use super::json::{arguments_object, put};
+use super::writer::{Writer, limit, members};
 use super::{Encode, EncodeOptions, Prefix};
-use crate::Prelude;
+use crate::{Effort, Prelude};
 
 /// This wire demands an output limit; this one is used where nobody named any.
 const DEFAULT_MAX_OUTPUT: u64 = 8_192;
 
-const CACHE: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
+const CACHE: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
 
 /// `{"model":…,"stream":true,…,"tools":[…],"system":[…],"messages":[…`.
 ///
 /// The last block of the last message stays open in the prefix (no closing brace): the tail closes it with a
 /// cache breakpoint, a later push closes it without one. So the breakpoint moves while the prefix never changes.
 pub(super) struct Encoder {
-    prefix: Prefix,
+    out: Writer,
     /// A message is open, and whether its open block may carry a breakpoint.
     open: Option<bool>,
     max_output: u64,
+    /// Effort that is asked for in tokens: how many depends on the output limit.
+    effort: Option<Effort>,
 }
 
 impl Encoder {
     pub(super) fn new(options: &EncodeOptions, prelude: &Prelude) -> Self {
-        let mut out = Prefix::default();
-        out.extend_from_slice(b"{\"model\":");
-        put(&mut out, &options.model);
-        out.extend_from_slice(b",\"stream\":true");
-        for (key, value) in &options.extra {
-            out.push(b',');
-            put(&mut out, key);
-            out.push(b':');
-            put(&mut out, value);
+        let mut out = Writer::default();
+        out.raw("{\"model\":");
+        out.value(&options.model);
+        out.raw(",\"stream\":true");
+        let mut own = Map::new();
+        let mut output = Map::new();
+        if let Some(schema) = &prelude.schema {
+            output.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema.schema }));
         }
-        let tools = prelude.tools.len();
-        for (n, tool) in prelude.tools.iter().enumerate() {
-            out.extend_from_slice(if n == 0 { b",\"tools\":[{\"name\":" } else { b",{\"name\":" });
-            put(&mut out, &tool.name);
-            out.extend_from_slice(b",\"description\":");
-            put(&mut out, &tool.description);
-            out.extend_from_slice(b",\"input_schema\":");
-            put(&mut out, &tool.schema);
-            if n + 1 == tools {
-                // One breakpoint behind tools and system; it stands here only if there is no system block.
-                if prelude.system.is_empty() {
-                    out.extend_from_slice(CACHE);
-                }
-                out.extend_from_slice(b"}]");
-            } else {
-                out.push(b'}');
-            }
+        // What the caller says of thinking stands.
+        let mut effort = prelude.effort.filter(|_| !options.extra.contains_key("thinking"));
+        if let Some(effort) = effort.take_if(|_| claude_takes_words(&options.model)) {
+            own.insert("thinking".to_owned(), json!({ "type": "adaptive" }));
+            output.insert("effort".to_owned(), effort.word().into());
         }
+        if !output.is_empty() {
+            own.insert("output_config".to_owned(), output.into());
+        }
+        for (key, value) in members(options, own) {
+            out.member(&key, &value);
+        }
+        // One breakpoint behind tools and system; it stands here only if there is no system block.
+        let last = prelude.system.is_empty().then(|| prelude.tools.len().wrapping_sub(1));
+        out.list(",\"tools\":[", prelude.tools.iter().enumerate(), "]", |out, (n, tool)| {
+            out.raw("{\"name\":");
+            out.value(&tool.name);
+            out.member("description", &tool.description);
+            out.member("input_schema", &tool.schema);
+            out.raw(if last == Some(n) { CACHE } else { "" });
+            out.raw("}");
+        });
         if !prelude.system.is_empty() {
-            out.extend_from_slice(b",\"system\":[{\"type\":\"text\",\"text\":");
-            put(&mut out, &prelude.system);
-            out.extend_from_slice(CACHE);
-            out.extend_from_slice(b"}]");
+            out.raw(",\"system\":[{\"type\":\"text\",\"text\":");
+            out.value(&prelude.system);
+            out.raw(CACHE);
+            out.raw("}]");
         }
-        out.extend_from_slice(b",\"messages\":[");
-        Self { prefix: out, open: None, max_output: prelude.max_output }
+        out.raw(",\"messages\":[");
+        Self { out, open: None, max_output: prelude.max_output, effort }
     }
 
     /// Begins a message; `blocks` writes its blocks.
     fn message(&mut self, role: &str) {
         if self.open.is_some() {
-            self.prefix.extend_from_slice(b"}]},");
+            self.out.raw("}]},");
         }
-        self.prefix.extend_from_slice(b"{\"role\":");
-        put(&mut self.prefix, role);
-        self.prefix.extend_from_slice(b",\"content\":[");
+        self.out.raw("{\"role\":");
+        self.out.value(role);
+        self.out.raw(",\"content\":[");
         self.open = None;
     }
 
     /// Appends a block given without its closing brace.
-    fn block(&mut self, cacheable: bool, write: impl FnOnce(&mut Prefix)) {
+    fn block(&mut self, cacheable: bool, write: impl FnOnce(&mut Writer)) {
         if self.open.is_some() {
-            self.prefix.extend_from_slice(b"},");
+            self.out.raw("},");
         }
-        write(&mut self.prefix);
+        write(&mut self.out);
         self.open = Some(cacheable);
     }
 
     fn text(&mut self, text: &str) {
         self.block(true, |out| {
-            out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            put(out, text);
+            out.raw("{\"type\":\"text\",\"text\":");
+            out.value(text);
         });
     }
+}
+
+/// An image's block without its closing brace.
+fn image(out: &mut Writer, image: &Image) {
+    out.raw("{\"type\":\"image\",\"source\":{\"type\":\"base64\"");
+    out.member("media_type", &image.media);
+    out.member("data", &image.data);
+    out.raw("}");
 }
 
 impl Encode for Encoder {
     fn push(&mut self, message: &Message) {
         match message {
-            Message::User { text } => {
+            Message::User { text, images } => {
                 self.message("user");
+                // The vendor has them in front of the words that are about them.
+                for shown in images {
+                    self.block(true, |out| image(out, shown));
+                }
                 // This wire refuses blank text.
-                self.text(if text.trim().is_empty() { "(empty)" } else { text });
+                match text.trim().is_empty() {
+                    false => self.text(text),
+                    true if images.is_empty() => self.text("(empty)"),
+                    true => {}
+                }
             }
             Message::Assistant(assistant) => {
                 let opaque: Vec<(&str, bool)> =
@@ -111,19 +135,18 @@ impl Encode for Encoder {
                 }
                 self.message("assistant");
                 for (body, cacheable) in opaque {
-                    self.block(cacheable, |out| out.extend_from_slice(body.as_bytes()));
+                    self.block(cacheable, |out| out.raw(body));
                 }
                 if !blank {
                     self.text(&assistant.text);
                 }
                 for call in &assistant.calls {
                     self.block(true, |out| {
-                        out.extend_from_slice(b"{\"type\":\"tool_use\",\"id\":");
-                        put(out, &*id(&call.id));
-                        out.extend_from_slice(b",\"name\":");
-                        put(out, &call.name);
-                        out.extend_from_slice(b",\"input\":");
-                        out.extend_from_slice(arguments_object(&call.arguments).as_bytes());
+                        out.raw("{\"type\":\"tool_use\",\"id\":");
+                        out.value(&*id(&call.id));
+                        out.member("name", &call.name);
+                        out.raw(",\"input\":");
+                        out.raw(&arguments_object(&call.arguments));
                     });
                 }
             }
@@ -132,12 +155,24 @@ impl Encode for Encoder {
                 self.message("user");
                 for result in results {
                     self.block(true, |out| {
-                        out.extend_from_slice(b"{\"type\":\"tool_result\",\"tool_use_id\":");
-                        put(out, &*id(&result.call_id));
-                        out.extend_from_slice(b",\"content\":");
-                        put(out, &result.text);
+                        out.raw("{\"type\":\"tool_result\",\"tool_use_id\":");
+                        out.value(&*id(&result.call_id));
+                        if result.images.is_empty() {
+                            out.member("content", &result.text);
+                        } else {
+                            out.raw(",\"content\":[");
+                            if !result.text.trim().is_empty() {
+                                out.raw("{\"type\":\"text\",\"text\":");
+                                out.value(&result.text);
+                                out.raw("},");
+                            }
+                            out.list("", &result.images, "]", |out, shown| {
+                                image(out, shown);
+                                out.raw("}");
+                            });
+                        }
                         if result.is_error {
-                            out.extend_from_slice(b",\"is_error\":true");
+                            out.raw(",\"is_error\":true");
                         }
                     });
                 }
@@ -146,20 +181,25 @@ impl Encode for Encoder {
     }
 
     fn prefix(&self) -> &Prefix {
-        &self.prefix
+        self.out.prefix()
     }
 
     fn tail(&self, max_output: u64, out: &mut Vec<u8>) {
         match self.open {
             Some(true) => {
-                out.extend_from_slice(CACHE);
+                out.extend_from_slice(CACHE.as_bytes());
                 out.extend_from_slice(b"}]}");
             }
             Some(false) => out.extend_from_slice(b"}]}"),
             None => {}
         }
-        let limit = [max_output, self.max_output].into_iter().find(|n| *n > 0).unwrap_or(DEFAULT_MAX_OUTPUT);
-        out.extend_from_slice(b"],\"max_tokens\":");
+        out.push(b']');
+        let limit = limit(max_output, self.max_output).unwrap_or(DEFAULT_MAX_OUTPUT);
+        if let Some(tokens) = self.effort.and_then(|effort| effort.tokens(limit)) {
+            out.extend_from_slice(b",\"thinking\":");
+            put(out, &json!({ "type": "enabled", "budget_tokens": tokens }));
+        }
+        out.extend_from_slice(b",\"max_tokens\":");
         put(out, &limit);
         out.push(b'}');
     }

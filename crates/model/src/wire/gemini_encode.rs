@@ -2,82 +2,83 @@
 
 use std::collections::HashMap;
 
-use provost_core::transcript::{Assistant, Message};
-use serde_json::{Map, Value};
+use provost_core::transcript::{Assistant, CallResult, Image, Message};
+use serde_json::{Map, Value, json};
 
+use super::effort::gemini_takes_words;
 use super::gemini_decode::{KeptSignature, Signed};
 use super::json::{arguments_object, put};
+use super::writer::{Writer, limit, members};
 use super::{Encode, EncodeOptions, Prefix};
-use crate::Prelude;
+use crate::{Effort, Prelude};
 
 /// `{…,"tools":[…],"systemInstruction":…,"contents":[…` and, as tail, `],"generationConfig":{…}}`. The model stands in
 /// the URL.
 pub(super) struct Encoder {
-    prefix: Prefix,
-    messages: usize,
+    out: Writer,
     max_output: u64,
-    /// What the caller wants in `generationConfig` besides the output limit.
+    /// What `generationConfig` holds besides the output limit.
     generation: Map<String, Value>,
+    /// Effort that is asked for in tokens: how many depends on the output limit.
+    effort: Option<Effort>,
     /// Names of the calls of the last answer, by id: their results must repeat them.
     names: HashMap<String, String>,
 }
 
 impl Encoder {
     pub(super) fn new(options: &EncodeOptions, prelude: &Prelude) -> Self {
-        let mut out = Prefix::default();
+        let mut out = Writer::default();
+        let mut own = Map::new();
+        if let Some(schema) = &prelude.schema {
+            own.insert("responseMimeType".to_owned(), "application/json".into());
+            // `responseSchema` takes a dialect of its own; this takes JSON Schema.
+            own.insert("responseJsonSchema".to_owned(), schema.schema.clone());
+        }
+        let words = prelude.effort.filter(|_| gemini_takes_words(&options.model));
+        if let Some(effort) = words {
+            let level = effort.word().to_uppercase();
+            own.insert("thinkingConfig".to_owned(), json!({ "thinkingLevel": level }));
+        }
+        let own = Map::from_iter([("generationConfig".to_owned(), Value::Object(own))]);
         let mut generation = Map::new();
-        out.push(b'{');
-        for (key, value) in &options.extra {
+        out.raw("{");
+        for (key, value) in members(options, own) {
             match value {
-                Value::Object(members) if key == "generationConfig" => generation = members.clone(),
-                _ => {
-                    put(&mut out, key);
-                    out.push(b':');
-                    put(&mut out, value);
-                    out.push(b',');
+                Value::Object(members) if key == "generationConfig" => generation = members,
+                value => {
+                    out.value(&key);
+                    out.raw(":");
+                    out.value(&value);
+                    out.raw(",");
                 }
             }
         }
-        for (n, tool) in prelude.tools.iter().enumerate() {
-            let begin: &[u8] = if n == 0 { b"\"tools\":[{\"functionDeclarations\":[" } else { b"," };
-            out.extend_from_slice(begin);
-            out.extend_from_slice(b"{\"name\":");
-            put(&mut out, &tool.name);
-            out.extend_from_slice(b",\"description\":");
-            put(&mut out, &tool.description);
+        out.list("\"tools\":[{\"functionDeclarations\":[", &prelude.tools, "]}],", |out, tool| {
+            out.raw("{\"name\":");
+            out.value(&tool.name);
+            out.member("description", &tool.description);
             // `parameters` takes a dialect of its own; this takes JSON Schema.
-            out.extend_from_slice(b",\"parametersJsonSchema\":");
-            put(&mut out, &tool.schema);
-            out.push(b'}');
-        }
-        if !prelude.tools.is_empty() {
-            out.extend_from_slice(b"]}],");
-        }
+            out.member("parametersJsonSchema", &tool.schema);
+            out.raw("}");
+        });
         if !prelude.system.is_empty() {
-            out.extend_from_slice(b"\"systemInstruction\":{\"parts\":[{\"text\":");
-            put(&mut out, &prelude.system);
-            out.extend_from_slice(b"}]},");
+            out.raw("\"systemInstruction\":{\"parts\":[{\"text\":");
+            out.value(&prelude.system);
+            out.raw("}]},");
         }
-        out.extend_from_slice(b"\"contents\":[");
-        Self { prefix: out, messages: 0, max_output: prelude.max_output, generation, names: HashMap::new() }
+        out.raw("\"contents\":[");
+        // What the caller says of thinking stands.
+        let told = generation.contains_key("thinkingConfig");
+        let effort = prelude.effort.filter(|_| !told);
+        Self { out, max_output: prelude.max_output, generation, effort, names: HashMap::new() }
     }
 
     /// A message of these parts, each a JSON text.
     fn message(&mut self, role: &str, parts: &[Vec<u8>]) {
-        if self.messages > 0 {
-            self.prefix.push(b',');
-        }
-        self.messages += 1;
-        self.prefix.extend_from_slice(b"{\"role\":");
-        put(&mut self.prefix, role);
-        self.prefix.extend_from_slice(b",\"parts\":[");
-        for (n, part) in parts.iter().enumerate() {
-            if n > 0 {
-                self.prefix.push(b',');
-            }
-            self.prefix.extend_from_slice(part);
-        }
-        self.prefix.extend_from_slice(b"]}");
+        self.out.item();
+        self.out.raw("{\"role\":");
+        self.out.value(role);
+        self.out.list(",\"parts\":[", parts, "]}", |out, part| out.bytes(part));
     }
 
     fn assistant(&mut self, assistant: &Assistant) {
@@ -124,6 +125,21 @@ impl Encoder {
             self.message("model", &parts);
         }
     }
+
+    fn result(&self, result: &CallResult) -> Vec<u8> {
+        let mut part = b"{\"functionResponse\":{\"id\":".to_vec();
+        put(&mut part, &result.call_id);
+        part.extend_from_slice(b",\"name\":");
+        put(&mut part, self.names.get(&result.call_id).map_or("", String::as_str));
+        part.extend_from_slice(if result.is_error {
+            b",\"response\":{\"error\":"
+        } else {
+            b",\"response\":{\"output\":".as_slice()
+        });
+        put(&mut part, &result.text);
+        part.extend_from_slice(b"}}}");
+        part
+    }
 }
 
 fn text_part(text: &str, signature: Option<&str>) -> Vec<u8> {
@@ -137,45 +153,49 @@ fn text_part(text: &str, signature: Option<&str>) -> Vec<u8> {
     part
 }
 
+fn image_part(image: &Image) -> Vec<u8> {
+    let mut part = b"{\"inlineData\":{\"mimeType\":".to_vec();
+    put(&mut part, &image.media);
+    part.extend_from_slice(b",\"data\":");
+    put(&mut part, &image.data);
+    part.extend_from_slice(b"}}");
+    part
+}
+
 impl Encode for Encoder {
     fn push(&mut self, message: &Message) {
         match message {
-            Message::User { text } => self.message("user", &[text_part(text, None)]),
-            Message::Assistant(assistant) => self.assistant(assistant),
-            Message::Results { results } if results.is_empty() => {}
-            Message::Results { results } => {
-                let parts: Vec<Vec<u8>> = results
-                    .iter()
-                    .map(|result| {
-                        let mut part = b"{\"functionResponse\":{\"id\":".to_vec();
-                        put(&mut part, &result.call_id);
-                        part.extend_from_slice(b",\"name\":");
-                        put(&mut part, self.names.get(&result.call_id).map_or("", String::as_str));
-                        part.extend_from_slice(if result.is_error {
-                            b",\"response\":{\"error\":"
-                        } else {
-                            b",\"response\":{\"output\":".as_slice()
-                        });
-                        put(&mut part, &result.text);
-                        part.extend_from_slice(b"}}}");
-                        part
-                    })
-                    .collect();
+            Message::User { text, images } => {
+                let text = (!text.is_empty() || images.is_empty()).then(|| text_part(text, None));
+                let parts: Vec<Vec<u8>> = text.into_iter().chain(images.iter().map(image_part)).collect();
                 self.message("user", &parts);
+            }
+            Message::Assistant(assistant) => self.assistant(assistant),
+            Message::Results { results } => {
+                // Images stand behind all results: only the newest models take them inside of one.
+                let images = results.iter().flat_map(|result| &result.images).map(image_part);
+                let parts: Vec<Vec<u8>> =
+                    results.iter().map(|result| self.result(result)).chain(images).collect();
+                if !parts.is_empty() {
+                    self.message("user", &parts);
+                }
             }
         }
     }
 
     fn prefix(&self) -> &Prefix {
-        &self.prefix
+        self.out.prefix()
     }
 
     fn tail(&self, max_output: u64, out: &mut Vec<u8>) {
         out.push(b']');
-        let limit = if max_output == 0 { self.max_output } else { max_output };
+        let limit = limit(max_output, self.max_output);
         let mut generation = self.generation.clone();
-        if limit > 0 {
+        if let Some(limit) = limit {
             generation.insert("maxOutputTokens".to_owned(), limit.into());
+        }
+        if let Some(tokens) = self.effort.and_then(|effort| effort.tokens(limit.unwrap_or(0))) {
+            generation.insert("thinkingConfig".to_owned(), json!({ "thinkingBudget": tokens }));
         }
         if !generation.is_empty() {
             out.extend_from_slice(b",\"generationConfig\":");

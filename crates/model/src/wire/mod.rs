@@ -9,6 +9,7 @@ mod anthropic_encode;
 mod assembly;
 mod chat_decode;
 mod chat_encode;
+mod effort;
 mod framing;
 mod gemini_decode;
 mod gemini_encode;
@@ -19,6 +20,7 @@ mod ollama_encode;
 mod prefix;
 mod responses_decode;
 mod responses_encode;
+mod writer;
 
 pub use framing::Framing;
 pub use prefix::Prefix;
@@ -61,7 +63,8 @@ pub struct EncodeOptions {
     /// Responses only: have reasoning come back sealed, to be sent with the next request. Models that do not reason
     /// refuse it.
     pub encrypted_reasoning: bool,
-    /// Further top-level members of the request (`temperature`, `thinking`, …).
+    /// Further top-level members of the request (`temperature`, `thinking`, …). Where the prelude asks for the same member,
+    /// this one stands; two objects are joined.
     pub extra: serde_json::Map<String, serde_json::Value>,
 }
 

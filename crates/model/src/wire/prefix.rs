@@ -61,10 +61,6 @@ impl Prefix {
         }
     }
 
-    pub(super) fn push(&mut self, byte: u8) {
-        self.extend_from_slice(&[byte]);
-    }
-
     pub(super) fn extend_from_slice(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.open.capacity() == 0 {

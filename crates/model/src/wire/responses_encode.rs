@@ -1,84 +1,80 @@
 //! OpenAI Responses: the request.
 
-use provost_core::transcript::{Assistant, Message};
+use provost_core::transcript::{Assistant, Image, Message};
+use serde_json::{Map, Value, json};
 
 use super::json::{arguments_object, put};
 use super::responses_decode::KeptItem;
+use super::writer::{Writer, data_url, limit, members};
 use super::{Encode, EncodeOptions, Prefix};
 use crate::Prelude;
 
 /// `{"model":…,"stream":true,"store":false,…,"tools":[…],"instructions":…,"input":[…` and, as tail,
 /// `],"max_output_tokens":N}`. The vendor stores nothing, so each request carries the whole dialogue.
 pub(super) struct Encoder {
-    prefix: Prefix,
-    items: usize,
+    out: Writer,
     max_output: u64,
 }
 
 impl Encoder {
     pub(super) fn new(options: &EncodeOptions, prelude: &Prelude) -> Self {
-        let mut out = Prefix::default();
-        out.extend_from_slice(b"{\"model\":");
-        put(&mut out, &options.model);
-        out.extend_from_slice(b",\"stream\":true,\"store\":false");
+        let mut out = Writer::default();
+        out.raw("{\"model\":");
+        out.value(&options.model);
+        out.raw(",\"stream\":true,\"store\":false");
         if options.encrypted_reasoning {
             // Without it a model begins each step without what it had thought before its last calls.
-            out.extend_from_slice(b",\"include\":[\"reasoning.encrypted_content\"]");
+            out.raw(",\"include\":[\"reasoning.encrypted_content\"]");
         }
-        for (key, value) in &options.extra {
-            out.push(b',');
-            put(&mut out, key);
-            out.push(b':');
-            put(&mut out, value);
+        let mut own = Map::new();
+        if let Some(schema) = &prelude.schema {
+            let format = json!({ "type": "json_schema", "name": schema.name, "schema": schema.schema, "strict": true });
+            own.insert("text".to_owned(), json!({ "format": format }));
         }
-        for (n, tool) in prelude.tools.iter().enumerate() {
-            out.extend_from_slice(if n == 0 { b",\"tools\":[" } else { b"," });
-            out.extend_from_slice(b"{\"type\":\"function\",\"name\":");
-            put(&mut out, &tool.name);
-            out.extend_from_slice(b",\"description\":");
-            put(&mut out, &tool.description);
-            out.extend_from_slice(b",\"parameters\":");
-            put(&mut out, &tool.schema);
+        if let Some(effort) = prelude.effort {
+            own.insert("reasoning".to_owned(), json!({ "effort": effort.word() }));
+        }
+        for (key, value) in members(options, own) {
+            out.member(&key, &value);
+        }
+        out.list(",\"tools\":[", &prelude.tools, "]", |out, tool| {
+            out.raw("{\"type\":\"function\"");
+            out.member("name", &tool.name);
+            out.member("description", &tool.description);
+            out.member("parameters", &tool.schema);
             // This wire takes a schema as strict where nothing is said, and then refuses optional members.
-            out.extend_from_slice(b",\"strict\":false}");
-        }
-        if !prelude.tools.is_empty() {
-            out.push(b']');
-        }
+            out.raw(",\"strict\":false}");
+        });
         if !prelude.system.is_empty() {
-            out.extend_from_slice(b",\"instructions\":");
-            put(&mut out, &prelude.system);
+            out.member("instructions", &prelude.system);
         }
-        out.extend_from_slice(b",\"input\":[");
-        Self { prefix: out, items: 0, max_output: prelude.max_output }
+        out.raw(",\"input\":[");
+        Self { out, max_output: prelude.max_output }
     }
 
     /// Begins an item of `kind`; its members follow.
     fn open(&mut self, kind: &str) {
-        self.comma();
-        self.prefix.extend_from_slice(b"{\"type\":");
-        put(&mut self.prefix, kind);
+        self.out.item();
+        self.out.raw("{\"type\":");
+        self.out.value(kind);
     }
 
-    fn comma(&mut self) {
-        if self.items > 0 {
-            self.prefix.push(b',');
+    /// Text, or parts where there are images.
+    fn content(&mut self, key: &str, text: &str, images: &[Image]) {
+        if images.is_empty() {
+            return self.out.member(key, text);
         }
-        self.items += 1;
+        let text = (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }));
+        let image = |image| json!({ "type": "input_image", "detail": "auto", "image_url": data_url(image) });
+        let parts: Vec<Value> = text.into_iter().chain(images.iter().map(image)).collect();
+        self.out.member(key, &parts);
     }
 
-    fn string(&mut self, key: &str, value: &str) {
-        self.prefix.push(b',');
-        put(&mut self.prefix, key);
-        self.prefix.push(b':');
-        put(&mut self.prefix, value);
-    }
-
-    fn said(&mut self, role: &str, text: &str) {
+    fn said(&mut self, role: &str, text: &str, images: &[Image]) {
         self.open("message");
-        self.string("role", role);
-        self.string("content", text);
-        self.prefix.push(b'}');
+        self.out.member("role", role);
+        self.content("content", text, images);
+        self.out.raw("}");
     }
 
     fn assistant(&mut self, assistant: &Assistant) {
@@ -87,23 +83,23 @@ impl Encoder {
         // A reasoning item is refused unless what it led to follows it.
         self.kept(&kept, 0, said || !assistant.calls.is_empty());
         if said {
-            self.said("assistant", &assistant.text);
+            self.said("assistant", &assistant.text, &[]);
         }
         for (n, call) in assistant.calls.iter().enumerate() {
             self.kept(&kept, n, n > 0);
             self.open("function_call");
-            self.string("call_id", &call.id);
-            self.string("name", &call.name);
-            self.string("arguments", &arguments_object(&call.arguments));
-            self.prefix.push(b'}');
+            self.out.member("call_id", &call.id);
+            self.out.member("name", &call.name);
+            self.out.member("arguments", &*arguments_object(&call.arguments));
+            self.out.raw("}");
         }
     }
 
     /// Sends back the items that came before call number `at`.
     fn kept(&mut self, kept: &[KeptItem], at: usize, due: bool) {
         for item in kept.iter().filter(|item| due && item.before_call == at) {
-            self.comma();
-            self.prefix.extend_from_slice(item.item.get().as_bytes());
+            self.out.item();
+            self.out.raw(item.item.get());
         }
     }
 }
@@ -111,27 +107,26 @@ impl Encoder {
 impl Encode for Encoder {
     fn push(&mut self, message: &Message) {
         match message {
-            Message::User { text } => self.said("user", text),
+            Message::User { text, images } => self.said("user", text, images),
             Message::Assistant(assistant) => self.assistant(assistant),
             Message::Results { results } => {
                 for result in results {
                     self.open("function_call_output");
-                    self.string("call_id", &result.call_id);
-                    self.string("output", &result.text);
-                    self.prefix.push(b'}');
+                    self.out.member("call_id", &result.call_id);
+                    self.content("output", &result.text, &result.images);
+                    self.out.raw("}");
                 }
             }
         }
     }
 
     fn prefix(&self) -> &Prefix {
-        &self.prefix
+        self.out.prefix()
     }
 
     fn tail(&self, max_output: u64, out: &mut Vec<u8>) {
         out.push(b']');
-        let limit = if max_output == 0 { self.max_output } else { max_output };
-        if limit > 0 {
+        if let Some(limit) = limit(max_output, self.max_output) {
             out.extend_from_slice(b",\"max_output_tokens\":");
             put(out, &limit);
         }

@@ -2,10 +2,10 @@
 
 use provost_core::transcript::{Assistant, Message};
 use provost_model::wire::EncodeOptions;
-use provost_model::{Prelude, WireKind};
-use serde_json::Value;
+use provost_model::{Effort, Prelude, WireKind};
+use serde_json::{Value, json};
 
-use crate::support::{WIRES, assistant, call, limit, prelude, result, sent, user};
+use crate::support::{WIRES, assistant, call, limit, pictures, prelude, result, schema, sent, user};
 
 fn options() -> EncodeOptions {
     let mut options = EncodeOptions { model: "test-model".to_owned(), ..EncodeOptions::default() };
@@ -150,10 +150,8 @@ fn an_empty_answer_is_left_out_where_the_wire_refuses_it() {
 fn arguments_that_are_no_json_go_back_in_a_body_that_is() {
     for arguments in [r#"{"a":"\ud800"}"#, r#"{"a": "#, "null", "[1]", ""] {
         let call = call("c", "read", arguments);
-        let messages = [
-            Message::User { text: "go".to_owned() },
-            Message::Assistant(Assistant { calls: vec![call], ..Assistant::default() }),
-        ];
+        let messages =
+            [user("go"), Message::Assistant(Assistant { calls: vec![call], ..Assistant::default() })];
         for wire in WIRES {
             let body = body(wire, &options(), &Prelude::default(), &messages);
             let read: serde_json::Value = serde_json::from_str(&body).unwrap();
@@ -167,5 +165,103 @@ fn arguments_that_are_no_json_go_back_in_a_body_that_is() {
                 assert!(serde_json::from_str::<serde_json::Value>(inner).unwrap().is_object(), "{inner}");
             }
         }
+    }
+}
+
+#[test]
+fn images_a_schema_and_effort_in_every_wire() {
+    for wire in WIRES {
+        let asked = Prelude { schema: Some(schema()), effort: Some(Effort::Medium), ..Prelude::default() };
+        let body = body(wire, &options(), &asked, &pictures());
+        assert_eq!(body.matches("iVBORw0KGgo").count(), 5, "{wire:?}");
+        let pixel = crate::support::image().data;
+        let body = body.replace(&pixel, "PIXEL").replace("{\"role\"", "\n{\"role\"");
+        insta::assert_snapshot!(format!("pictures_{}", wire.word()), body);
+    }
+}
+
+/// Vendors changed how they are asked, and each model knows one way.
+#[test]
+fn effort_in_the_words_that_a_model_knows() {
+    let asked = |wire: WireKind, model: &str, effort, max_output| -> Value {
+        let options = EncodeOptions { model: model.to_owned(), ..EncodeOptions::default() };
+        let prelude = Prelude { effort, max_output, ..Prelude::default() };
+        serde_json::from_str(&body(wire, &options, &prelude, &[user("go")])).unwrap()
+    };
+    let claude = |model, limit| {
+        let body = asked(WireKind::AnthropicMessages, model, Some(Effort::High), limit);
+        (body["thinking"].clone(), body["output_config"].clone(), body["max_tokens"].clone())
+    };
+    let budget = |tokens: u64| json!({"type": "enabled", "budget_tokens": tokens});
+    assert_eq!(claude("claude-sonnet-4-5", 64_000), (budget(16_384), Value::Null, json!(64_000)));
+    assert_eq!(claude("claude-sonnet-4-5", 0), (budget(4_096), Value::Null, json!(8_192)));
+    // There is no room for any.
+    assert_eq!(claude("claude-sonnet-4-5", 2_000), (Value::Null, Value::Null, json!(2_000)));
+    let adaptive = json!({"type": "adaptive"});
+    assert_eq!(claude("claude-sonnet-5", 2_000), (adaptive, json!({"effort": "high"}), json!(2_000)));
+
+    let gemini = |model, limit| {
+        asked(WireKind::Gemini, model, Some(Effort::Low), limit)["generationConfig"]["thinkingConfig"].clone()
+    };
+    assert_eq!(gemini("gemini-2.5-flash", 0), json!({"thinkingBudget": 1_024}));
+    assert_eq!(gemini("gemini-2.5-flash", 1_000), Value::Null);
+    assert_eq!(gemini("gemini-3-pro", 1_000), json!({"thinkingLevel": "LOW"}));
+
+    for wire in WIRES {
+        let body = asked(wire, "m", None, 0).to_string();
+        assert!(!["think", "effort", "reasoning"].iter().any(|word| body.contains(word)), "{body}");
+    }
+}
+
+#[test]
+fn what_the_caller_says_itself_stands() {
+    let said = [
+        (WireKind::OpenAiChat, "reasoning_effort", json!("minimal"), "/reasoning_effort", json!("minimal")),
+        // Objects are joined.
+        (
+            WireKind::OpenAiResponses,
+            "reasoning",
+            json!({"summary": "auto"}),
+            "/reasoning/summary",
+            json!("auto"),
+        ),
+        (
+            WireKind::OpenAiResponses,
+            "reasoning",
+            json!({"summary": "auto"}),
+            "/reasoning/effort",
+            json!("high"),
+        ),
+        (
+            WireKind::OpenAiResponses,
+            "text",
+            json!({"verbosity": "low"}),
+            "/text/format/name",
+            json!("verdict"),
+        ),
+        (
+            WireKind::AnthropicMessages,
+            "thinking",
+            json!({"type": "disabled"}),
+            "/thinking/type",
+            json!("disabled"),
+        ),
+        (
+            WireKind::Gemini,
+            "generationConfig",
+            json!({"thinkingConfig": {"thinkingBudget": 0}}),
+            "/generationConfig/thinkingConfig",
+            json!({"thinkingBudget": 0}),
+        ),
+        (WireKind::Ollama, "think", json!(false), "/think", json!(false)),
+    ];
+    for (wire, key, value, place, expected) in said {
+        let mut options = EncodeOptions { model: "gemini-2.5-pro".to_owned(), ..EncodeOptions::default() };
+        options.extra.insert(key.to_owned(), value);
+        let prelude = Prelude { schema: Some(schema()), effort: Some(Effort::High), ..Prelude::default() };
+        let body = body(wire, &options, &prelude, &[user("go")]);
+        assert_eq!(body.matches(&format!("\"{key}\":")).count(), 1, "{body}");
+        let body: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body.pointer(place), Some(&expected), "{wire:?}: {body}");
     }
 }

@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::TokioIo;
-use provost_model::Secret;
+use provost_core::transcript::{CallResult, Message};
 use provost_model::rehearse::{Running, Script, Server};
+use provost_model::{Discard, Provider as _, Secret};
 use serde_json::{Value, json};
 
-use crate::support::{CANARY, ask, provider};
+use crate::support::{CANARY, ask, image, prelude, provider, result};
 
 async fn http(server: &Running, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let stream = tokio::net::TcpStream::connect(server.addr).await.unwrap();
@@ -132,6 +133,29 @@ async fn the_log_holds_requests_and_no_credential() {
     assert!(!log.contains(CANARY));
     assert_eq!(server.handle().count(), crate::support::WIRES.len() as u64);
     assert!(server.handle().requests().is_empty(), "nothing is kept unless asked for");
+}
+
+#[tokio::test]
+async fn images_are_read_over() {
+    let steps =
+        json!([{"say": "two calls", "calls": [{"name": "read_file"}, {"name": "list"}]}, {"say": "a pixel"}]);
+    let server = start(&json!({"dialogues": [{"when": "What is this?", "steps": steps}], "final": "?"}));
+    for wire in crate::support::WIRES {
+        let mut dialogue = provider(wire, &server.base_url(wire)).open(prelude());
+        let invocation = provost_model::Invocation::new("i");
+        dialogue.push(&Message::User { text: "What is this?".to_owned(), images: vec![image()] });
+        let first = dialogue.ask(&invocation, &mut Discard).await.unwrap().assistant;
+        let results = first
+            .calls
+            .iter()
+            .map(|call| CallResult { images: vec![image()], ..result(&call.id, "see", false) });
+        let results = results.collect();
+        dialogue.push(&Message::Assistant(first.clone()));
+        dialogue.push(&Message::Results { results });
+        let second = dialogue.ask(&invocation, &mut Discard).await.unwrap().assistant;
+        assert_eq!((first.text.as_str(), first.calls.len()), ("two calls", 2), "{wire:?}");
+        assert_eq!(second.text, "a pixel", "{wire:?}");
+    }
 }
 
 #[tokio::test]

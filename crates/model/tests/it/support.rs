@@ -1,10 +1,10 @@
 //! What the tests share.
 
-use provost_core::transcript::{Assistant, Call, CallResult, Message, ToolSpec};
+use provost_core::transcript::{Assistant, Call, CallResult, Image, Message, ToolSpec};
 use provost_model::rehearse::{Running, Script, Server};
 use provost_model::{
-    Answer, Auth, BaseUrl, Failure, Invocation, PlainHttp, Prelude, Provider as _, Remote, Secret, Sink,
-    WireKind,
+    Answer, Auth, BaseUrl, Failure, Invocation, OutputSchema, PlainHttp, Prelude, Provider as _, Remote,
+    Secret, Sink, WireKind,
 };
 use serde_json::json;
 
@@ -71,11 +71,12 @@ pub(crate) fn prelude() -> Prelude {
             },
         ],
         max_output: 1_000,
+        ..Prelude::default()
     }
 }
 
 pub(crate) fn user(text: &str) -> Message {
-    Message::User { text: text.to_owned() }
+    Message::user(text)
 }
 
 pub(crate) fn call(id: &str, name: &str, arguments: &str) -> Call {
@@ -87,7 +88,40 @@ pub(crate) fn assistant(text: &str, calls: Vec<Call>) -> Message {
 }
 
 pub(crate) fn result(id: &str, text: &str, is_error: bool) -> CallResult {
-    CallResult { call_id: id.to_owned(), text: text.to_owned(), is_error }
+    CallResult { call_id: id.to_owned(), text: text.to_owned(), is_error, images: Vec::new() }
+}
+
+/// A picture of one grey pixel.
+pub(crate) fn image() -> Image {
+    Image {
+        media: "image/png".to_owned(),
+        data: "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNoAAAAggCBd81ytgAAAABJRU5ErkJggg=="
+            .to_owned(),
+    }
+}
+
+/// A dialogue with images in the words of the person and in results.
+pub(crate) fn pictures() -> Vec<Message> {
+    let shown = CallResult { images: vec![image()], ..result("a", "a screenshot", false) };
+    let mute = CallResult { images: vec![image(), image()], ..result("b", "", false) };
+    vec![
+        Message::User { text: "What is this?".to_owned(), images: vec![image()] },
+        assistant("", vec![call("a", "read_file", "{}"), call("b", "list", "{}"), call("c", "list", "{}")]),
+        Message::Results { results: vec![shown, mute, result("c", "words alone", false)] },
+        assistant("A pixel.", Vec::new()),
+        Message::User { text: String::new(), images: vec![image()] },
+    ]
+}
+
+/// A schema that the strictest vendor takes.
+pub(crate) fn schema() -> OutputSchema {
+    OutputSchema {
+        name: "verdict".to_owned(),
+        schema: json!({
+            "type": "object", "properties": {"good": {"type": "boolean"}, "why": {"type": "string"}},
+            "required": ["good", "why"], "additionalProperties": false,
+        }),
+    }
 }
 
 /// Keeps what a sink is told.

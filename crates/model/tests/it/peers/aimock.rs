@@ -6,12 +6,13 @@ use provost_core::transcript::{Message, Stop, Usage};
 use provost_model::sse::SseEvent;
 use provost_model::wire::EncodeOptions;
 use provost_model::{
-    Answer, BaseUrl, Discard, Failure, FailureClass, Invocation, PlainHttp, Provider as _, Remote, WireKind,
+    Answer, BaseUrl, Discard, Failure, FailureClass, Invocation, PlainHttp, Prelude, Provider as _, Remote,
+    WireKind,
 };
 use serde_json::{Value, json};
 
 use super::mock::Mock;
-use crate::support::{Heard, WIRES, prelude, result, user};
+use crate::support::{Heard, WIRES, prelude, result, schema, user};
 
 const TEXT: &str =
     "Gr\u{fc}\u{df}e \u{2192} \u{1f600}, \"quoted\"\nand of some length, so that it comes in pieces";
@@ -203,6 +204,22 @@ async fn answers_that_were_cut_off_or_filtered() {
             WireKind::OpenAiResponses => assert_eq!(answer.unwrap_err().class, FailureClass::Server),
             _ => assert_eq!(answer.unwrap().stop, Stop::Refused, "{wire:?}"),
         }
+    }
+}
+
+/// Of structured output the mock knows on this wire alone.
+#[tokio::test]
+async fn a_schema_is_seen_as_one() {
+    let matched = json!({"userMessage": "judge", "responseFormat": "json_schema"});
+    let words = "{\"good\":true,\"why\":\"x\"}";
+    let mock = Mock::start(&json!([{"match": matched, "response": {"content": words}}]));
+    // To what it does not know it says 503.
+    for (schema, expected) in [(Some(schema()), Ok(words.to_owned())), (None, Err(FailureClass::Overloaded))]
+    {
+        let mut dialogue = remote(&mock, WireKind::OpenAiChat, &[]).open(Prelude { schema, ..prelude() });
+        dialogue.push(&user("judge"));
+        let answer = dialogue.ask(&quick(), &mut Discard).await;
+        assert_eq!(answer.map(|answer| answer.assistant.text).map_err(|failure| failure.class), expected);
     }
 }
 
