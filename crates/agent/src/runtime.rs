@@ -385,6 +385,9 @@ impl Runtime {
         if recorder.state().created().is_some_and(|created| created.policy.lets_commit()) {
             environment.extend(files.identity(&self.host)?);
         }
+        // A fork has the salt of the run that it goes on with, and that run's prompt.
+        let affinity = recorder.salt().digest(b"affinity").to_string()[..32].to_owned();
+        let prelude = Prelude { affinity: Some(affinity), ..prelude };
         let route = recorder.state().route().unwrap_or_default();
         Ok(Driver {
             runtime: self,

@@ -37,6 +37,9 @@ pub struct Prelude {
     pub schema: Option<OutputSchema>,
     /// How much the model is to reason; `None` leaves it to the vendor.
     pub effort: Option<Effort>,
+    /// One opaque word for all requests of a dialogue, so that a vendor who takes such a word sends them where its cache
+    /// is warm. At most 64 characters `[a-z0-9-]`.
+    pub affinity: Option<String>,
 }
 
 /// The JSON that an answer's text must be. Each wire asks in its vendor's words, and the vendor sees to it: what comes

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
-use crate::presets::Quirk;
+use crate::presets::{Affinity, Quirk};
 use crate::sse::{EVENT_LIMIT, SseEvent};
 use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
@@ -41,6 +41,7 @@ pub struct RemoteBuilder {
     http: HttpClient,
     options: EncodeOptions,
     headers: Vec<(String, String)>,
+    affinity: Option<Affinity>,
 }
 
 impl RemoteBuilder {
@@ -109,8 +110,13 @@ impl RemoteBuilder {
                 Quirk::MaxCompletionTokens => self.options.max_completion_tokens = true,
                 Quirk::EchoReasoning => self.options.echo_reasoning = true,
                 Quirk::NoStreamOptions => self.options.no_stream_options = true,
-                // For whoever chooses a model.
-                Quirk::NoTools => {}
+                Quirk::Affinity(affinity) => self.affinity = Some(*affinity),
+                Quirk::CacheControl if self.options.model.starts_with("anthropic/") => {
+                    let asks = serde_json::json!({ "type": "ephemeral" });
+                    self.options.extra.insert("cache_control".to_owned(), asks);
+                }
+                // For whoever chooses a model; and for models of others.
+                Quirk::NoTools | Quirk::CacheControl => {}
             }
         }
         self
@@ -148,6 +154,7 @@ impl RemoteBuilder {
             headers,
             http: self.http,
             options: self.options,
+            affinity: self.affinity,
         })
     }
 }
@@ -179,6 +186,7 @@ pub struct Remote {
     headers: HeaderMap,
     http: HttpClient,
     options: EncodeOptions,
+    affinity: Option<Affinity>,
 }
 
 impl Remote {
@@ -200,6 +208,7 @@ impl Remote {
                 ..EncodeOptions::default()
             },
             headers: Vec::new(),
+            affinity: openai.then_some(Affinity::Member("prompt_cache_key")),
             base,
         }
     }
@@ -236,11 +245,21 @@ impl Provider for Remote {
     }
 
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {
-        Box::new(RemoteDialogue {
-            encoder: self.kind.encoder(&self.options, &prelude),
-            remote: self.clone(),
-            turn: 0,
-        })
+        let mut remote = self.clone();
+        if let (Some(affinity), Some(word)) = (self.affinity, &prelude.affinity) {
+            match affinity {
+                // What the caller set stands.
+                Affinity::Member(name) => {
+                    remote.options.extra.entry(name).or_insert_with(|| word.as_str().into());
+                }
+                Affinity::Header(name) => {
+                    if let Ok(value) = HeaderValue::try_from(word) {
+                        remote.headers.entry(name).or_insert(value);
+                    }
+                }
+            }
+        }
+        Box::new(RemoteDialogue { encoder: self.kind.encoder(&remote.options, &prelude), remote, turn: 0 })
     }
 }
 

@@ -67,7 +67,7 @@ struct WiredDialogue {
 impl Dialogue for WiredDialogue {
     fn push(&mut self, message: &Message) {
         if self.wired.altered == Some(self.pushed) {
-            self.inner.push(&Message::User { text: "in other words".to_owned() });
+            self.inner.push(&Message::user("in other words"));
         } else {
             self.inner.push(message);
         }

@@ -1,9 +1,9 @@
 //! Vendors and runtimes by name.
 
 use insta::assert_snapshot;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::script::{header, script, submit};
+use crate::script::{body, header, read, script, submit};
 use crate::support::{TestEnvironment, finish, text};
 
 const KEY: &str = "canary-key-4b1d9e";
@@ -99,5 +99,43 @@ fn a_row_says_how_it_is_asked() {
         let asks = text(&request["body"]).contains("stream_options");
         assert_eq!(asks, path == "/chat/completions" && name != "mistral", "{name}");
         assert!(!text(&request["path"]).contains(KEY));
+    }
+}
+
+/// Requests of one run say that they belong together, in their vendor's way, by a word that says nothing else.
+#[test]
+fn requests_of_one_run_share_a_word_for_the_vendors_cache() {
+    let word = |request: &Value, name: &str| match name {
+        "prompt_cache_key" => body(request)[name].as_str().map(str::to_owned),
+        header_name => header(request, header_name),
+    };
+    for (name, variable, place) in [
+        ("openai", "OPENAI_API_KEY", Some("prompt_cache_key")),
+        ("xai", "XAI_API_KEY", Some("x-grok-conv-id")),
+        ("openrouter", "OPENROUTER_API_KEY", Some("x-session-id")),
+        ("groq", "GROQ_API_KEY", None),
+    ] {
+        let env = TestEnvironment::new();
+        let repo = env.repository("repository", &[("a.txt", "one\n")]);
+        let model = env.rehearse(&script([read("a.txt"), submit()]));
+        let dir = repo.path.display().to_string();
+        let args =
+            ["run", "Mend it.", "-C", &dir, "--model", "anthropic/rehearsal", "--json", "--provider", name];
+        for _ in 0..2 {
+            let mut command = env.provost_command(args.into_iter().chain(["--base-url", &model.base_url]));
+            command.env(variable, KEY);
+            let _ = finish(command).code(0);
+        }
+        let requests = model.requests();
+        assert_eq!(requests.len(), 4);
+        let words: Vec<_> = requests.iter().map(|asked| place.and_then(|place| word(asked, place))).collect();
+        assert_eq!(words[0], words[1], "{name}: one run");
+        assert_eq!(words[0].is_some(), place.is_some(), "{name}");
+        assert!(place.is_none() || words[1] != words[2], "{name}: two runs");
+        for run in env.runs() {
+            assert!(!words.iter().flatten().any(|word| run.contains(word.as_str())), "{name}");
+        }
+        // Only where the vendor sells it, and for the models that have to be asked.
+        assert_eq!(body(&requests[0]).get("cache_control").is_some(), name == "openrouter", "{name}");
     }
 }

@@ -52,6 +52,15 @@ pub enum Place {
     Local,
 }
 
+/// Where an endpoint takes the word that tells which dialogue a request belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Affinity {
+    /// In a top-level member of the request.
+    Member(&'static str),
+    /// In a header.
+    Header(&'static str),
+}
+
 /// What is odd about an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quirk {
@@ -63,6 +72,10 @@ pub enum Quirk {
     NoStreamOptions,
     /// Its models call no tools: no use for an agent, only for questions.
     NoTools,
+    /// How requests of one dialogue are told to belong together, for the sake of its cache.
+    Affinity(Affinity),
+    /// It caches prompts of Anthropic's models where a request asks for that, and those of others by itself.
+    CacheControl,
 }
 
 impl AuthStyle {

@@ -1,6 +1,6 @@
 //! The rows. What a vendor documents, and no more: names of models and prices change too often to stand here.
 
-use super::{AuthStyle, Place, Preset, Quirk};
+use super::{Affinity, AuthStyle, Place, Preset, Quirk};
 use crate::WireKind;
 
 /// A vendor's service that speaks chat completions with a bearer key.
@@ -33,6 +33,9 @@ const fn local(
     Preset { place: Place::Local, ..hosted(name, title, base_url, key_vars) }
 }
 
+/// How OpenAI is told which requests share a prompt.
+const CACHE_KEY: Quirk = Quirk::Affinity(Affinity::Member("prompt_cache_key"));
+
 const OPENAI: Preset = hosted("openai", "OpenAI", "https://api.openai.com/v1", &["OPENAI_API_KEY"]);
 const GEMINI: Preset = hosted(
     "gemini",
@@ -43,11 +46,12 @@ const GEMINI: Preset = hosted(
 
 /// All of them: first whose wires are their own, then by name.
 pub(super) const TABLE: &[Preset] = &[
-    Preset { quirks: &[Quirk::MaxCompletionTokens], ..OPENAI },
+    Preset { quirks: &[Quirk::MaxCompletionTokens, CACHE_KEY], ..OPENAI },
     Preset {
         name: "openai-responses",
         title: "OpenAI, Responses",
         wire: WireKind::OpenAiResponses,
+        quirks: &[CACHE_KEY],
         ..OPENAI
     },
     Preset {
@@ -67,7 +71,7 @@ pub(super) const TABLE: &[Preset] = &[
         base_url: None,
         auth: AuthStyle::ApiKey,
         host_ends: &[".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"],
-        quirks: &[Quirk::MaxCompletionTokens],
+        quirks: &[Quirk::MaxCompletionTokens, CACHE_KEY],
         ..hosted("azure", "Azure OpenAI", "", &["AZURE_OPENAI_API_KEY"])
     },
     Preset {
@@ -78,7 +82,10 @@ pub(super) const TABLE: &[Preset] = &[
         quirks: &[Quirk::EchoReasoning],
         ..hosted("deepseek", "DeepSeek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"])
     },
-    hosted("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", &["FIREWORKS_API_KEY"]),
+    Preset {
+        quirks: &[Quirk::Affinity(Affinity::Header("x-session-affinity"))],
+        ..hosted("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", &["FIREWORKS_API_KEY"])
+    },
     hosted("groq", "Groq", "https://api.groq.com/openai/v1", &["GROQ_API_KEY"]),
     hosted("minimax", "MiniMax", "https://api.minimax.io/v1", &["MINIMAX_API_KEY"]),
     Preset {
@@ -89,7 +96,10 @@ pub(super) const TABLE: &[Preset] = &[
         quirks: &[Quirk::EchoReasoning],
         ..hosted("moonshot", "Moonshot (Kimi)", "https://api.moonshot.ai/v1", &["MOONSHOT_API_KEY"])
     },
-    hosted("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
+    Preset {
+        quirks: &[Quirk::Affinity(Affinity::Header("x-session-id")), Quirk::CacheControl],
+        ..hosted("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"])
+    },
     Preset {
         quirks: &[Quirk::NoTools],
         ..hosted("perplexity", "Perplexity", "https://api.perplexity.ai", &["PERPLEXITY_API_KEY"])
@@ -107,7 +117,10 @@ pub(super) const TABLE: &[Preset] = &[
         &["DASHSCOPE_API_KEY"],
     ),
     hosted("together", "Together", "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
-    hosted("xai", "xAI", "https://api.x.ai/v1", &["XAI_API_KEY"]),
+    Preset {
+        quirks: &[Quirk::Affinity(Affinity::Header("x-grok-conv-id"))],
+        ..hosted("xai", "xAI", "https://api.x.ai/v1", &["XAI_API_KEY"])
+    },
     Preset {
         quirks: &[Quirk::EchoReasoning],
         ..hosted("zai", "Z.ai (GLM, international)", "https://api.z.ai/api/paas/v4", &["ZAI_API_KEY"])
