@@ -11,7 +11,7 @@
 //! - A command that did not start provably did not run; its failure is never an exit status.
 //! - The `started` marker exists before the command's first instruction; the record is written after its last. Neither is
 //!   synced: after a restart of the host a folder without a record says that nobody knows.
-//! - The supervisor holds an exclusive lock on `lock` in the record folder for its whole life: a free lock, a
+//! - The supervisor holds an exclusive lock on the file in the record folder for its whole life: a free lock, a
 //!   `started` marker and no record mean that what happened is unknown.
 //! - When the driver dies, by `kill -9` too, its tree dies at once.
 //! - A receipt claims only what [`Probe::run`] performed and saw on this host.

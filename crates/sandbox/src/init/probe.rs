@@ -18,7 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use super::{contain, kill, pid1, read_proc};
+use super::rules::Rules;
+use super::{kill, pid1, read_proc};
 use crate::bytes::Bytes;
 use crate::plan::{Carve, LandlockPlan};
 use crate::probe::{Fact, fact};
@@ -57,12 +58,14 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
     let ids = sys::ids();
     let in_view = |check: &dyn Fn() -> Seen| -> Seen {
         let view = view.as_ref().map_err(Clone::clone)?;
-        pid1::set_up(view, ids).map_err(|failure| failure.to_string())?;
+        let built = pid1::enter(view, ids).and_then(|()| pid1::build(view, ids));
+        built.map_err(|failure| failure.to_string())?;
         check()
     };
     let in_image = |check: &dyn Fn() -> Seen| -> Seen {
         let view = scratch.image_view()?;
-        pid1::set_up(&view, ids).map_err(|failure| failure.to_string())?;
+        let built = pid1::enter(&view, ids).and_then(|()| pid1::build(&view, ids));
+        built.map_err(|failure| failure.to_string())?;
         check()
     };
     let checks: [(&str, libc::c_int, Check<'_>); 19] = [
@@ -80,7 +83,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         (fact::PROC, all, &|| in_view(&own_proc)),
         (fact::NET, all, &|| in_view(&|| host.unreachable())),
         (fact::IPC, all, &|| in_view(&|| host.no_segment())),
-        (fact::OVERLAY, all, &|| layer::overlay(&scratch.path, ids)),
+        (fact::OVERLAY, all | libc::CLONE_NEWNS, &|| layer::overlay(&scratch.path, ids)),
         (fact::FILE_SIZE, 0, &|| scratch.file_size()),
         (fact::OPEN_FILES, 0, &open_files),
         (fact::IMAGE, all, &|| in_image(&|| scratch.image_only())),
@@ -97,7 +100,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
 /// Performs the one check of an overlay over this folder, and reports it; returns the helper's exit status.
 pub(super) fn perform_overlay(control: BorrowedFd<'_>, folder: &Path) -> i32 {
     let ids = sys::ids();
-    let seen = in_child(pid1::NAMESPACES, &|| layer::overlay(folder, ids));
+    let seen = in_child(pid1::NAMESPACES | libc::CLONE_NEWNS, &|| layer::overlay(folder, ids));
     let (holds, detail) = (seen.is_ok(), seen.unwrap_or_else(|wrong| wrong));
     wire::report(control, &Report::Fact(Fact { name: fact::OVERLAY.to_owned(), holds, detail }));
     0
@@ -347,7 +350,7 @@ impl Scratch {
         rustix::thread::set_no_new_privs(true).map_err(text)?;
         works("a write before", fs::write(self.at("out/before"), "x"))?;
         works("a read before", fs::read(self.at("out/secret")))?;
-        contain::restrict(&plan).map_err(text)
+        Rules::make(&plan).and_then(Rules::restrict).map_err(text)
     }
 
     fn plan(&self, govern_reads: bool) -> Result<LandlockPlan, String> {
