@@ -73,7 +73,7 @@ fn setting(world: &World, args: &Selftest, strongest: impl Fn() -> Rung) -> Resu
     let image = match &args.image {
         Some(name) => {
             let image = ImageStore::new(world.images_path(args.images.as_deref())?).find(name)?;
-            Some(ImageRoot { folder: image.root(), digest: image.digest })
+            Some(ImageRoot { folder: image.root(), digest: image.digest, by: None })
         }
         None => None,
     };

@@ -28,7 +28,7 @@ fn what_is_asked_for_beside_a_rung_takes_nothing_from_it() {
     let host = Host::new();
     let (image, _) = images::shell(&host);
     let plain = |rung| Setting::from(rung);
-    let root = ImageRoot { folder: image.root(), digest: image.digest };
+    let root = ImageRoot { folder: image.root(), digest: image.digest, by: None };
     let settings = [
         Setting { image: Some(root), network: Network::Hosts, ..plain(Rung::R4) },
         Setting { workspace: Workspace::Staged, ..plain(Rung::R3) },
