@@ -45,6 +45,7 @@ mod selftest;
 mod setting;
 mod surroundings;
 mod sys;
+mod system;
 mod tended;
 mod toolchain;
 mod view;
