@@ -17,7 +17,7 @@ use provost::core::containment::{Engine, Guarantee};
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
-pub(crate) use containment::{Doctor, Sandbox, SandboxCommand};
+pub(crate) use containment::{Doctor, Extra, Sandbox, SandboxCommand, Selftest};
 pub(crate) use image::{ImageCommand, Images};
 pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
 pub(crate) use undo::{Diff, Fork, Rewind};

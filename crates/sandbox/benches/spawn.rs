@@ -1,5 +1,5 @@
 //! What containment adds to a spawn of a program that does nothing: `cargo bench -p provost-sandbox`, or `-- 30` for
-//! fewer rounds.
+//! fewer rounds, or `-- 30 R3` for one kind beside `plain`.
 //!
 //! Each round starts each kind once, so that a busy machine shows in all of them alike. `plain` is std's own spawn
 //! (posix_spawn) and wait, without any supervisor, capture or record; `bwrap` is bubblewrap with the namespaces that R3
@@ -51,12 +51,14 @@ struct Place {
 fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let rounds = args.next().and_then(|text| text.parse().ok()).unwrap_or(ROUNDS);
+    let only = args.next();
     let dir = tempfile::tempdir().expect("a folder");
     let place = Place { workspace: dir.path().join("ws"), records: dir.path().join("records") };
     for folder in [&place.workspace, &place.records] {
         std::fs::create_dir(folder).expect("a folder");
     }
-    let kinds = kinds(&place, dir.path());
+    let mut kinds = kinds(&place, dir.path());
+    kinds.retain(|kind| kind.name == "plain" || only.as_ref().is_none_or(|only| kind.name == only));
     println!("## Starting a program that does nothing, {rounds} rounds\n");
     table(&kinds, rounds);
     let heap = touched();

@@ -1,7 +1,8 @@
 //! The process that supervisors are forked from, one per sandbox.
 //!
 //! Starting this binary anew for each command would cost an `execve` and the dynamic linker each time, with its traps on
-//! a virtual machine about as much as all of containment. A fork of a small process with one thread costs little.
+//! a virtual machine about as much as all of containment. A fork of a small process with one thread costs little, and one
+//! supervisor stands ready before it is asked for (`init/ready.rs`).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -34,7 +35,7 @@ impl Launcher {
         folder: BorrowedFd<'_>,
     ) -> Result<OwnedFd, Failure> {
         let (control, theirs) = wire::pair().step("socketpair")?;
-        let descriptors = [plan, order, folder, theirs.as_fd()];
+        let descriptors = [order, folder, theirs.as_fd()];
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = &*process {
             match running.ask(&descriptors) {
@@ -43,7 +44,7 @@ impl Launcher {
                 asked => return asked.step("supervisor").map(|()| control),
             }
         }
-        let started = Process::start()?;
+        let started = Process::start(plan)?;
         started.ask(&descriptors).step("supervisor")?;
         *process = Some(started);
         Ok(control)
@@ -57,11 +58,11 @@ struct Process {
 }
 
 impl Process {
-    fn start() -> Result<Self, Failure> {
+    fn start(plan: BorrowedFd<'_>) -> Result<Self, Failure> {
         let (socket, theirs) = wire::pair().step("socketpair")?;
         let child = spawn(theirs).map_err(|error| failure("supervisor", &error))?;
         let process = Self { socket, child };
-        wire::send(&process.socket, &[wire::LAUNCH], &[]).step("supervisor")?;
+        wire::send(&process.socket, &[wire::LAUNCH], &[plan]).step("supervisor")?;
         Ok(process)
     }
 

@@ -11,7 +11,7 @@
 //! - A command that did not start provably did not run; its failure is never an exit status.
 //! - The `started` marker exists before the command's first instruction; the record is written after its last. Neither is
 //!   synced: after a restart of the host a folder without a record says that nobody knows.
-//! - The supervisor holds an exclusive lock on `lock` in the record folder for its whole life: a free lock, a
+//! - The supervisor holds an exclusive lock on the file in the record folder for its whole life: a free lock, a
 //!   `started` marker and no record mean that what happened is unknown.
 //! - When the driver dies, by `kill -9` too, its tree dies at once.
 //! - A receipt claims only what [`Probe::run`] performed and saw on this host.
@@ -42,8 +42,10 @@ mod running;
 mod sandbox;
 mod seccomp;
 mod selftest;
+mod setting;
 mod surroundings;
 mod sys;
+mod system;
 mod tended;
 mod toolchain;
 mod view;
@@ -64,6 +66,7 @@ pub use remedy::{Advice, advice};
 pub use running::{Chunk, Running, Wake};
 pub use sandbox::{Ran, RunError, RungChoice, Sandbox, Unavailable};
 pub use selftest::{Attempt, Counts, SelfTest, SelfTestError, Verdict, promises};
+pub use setting::{Git, Network, Setting, Workspace};
 pub use surroundings::Surroundings;
 pub use tended::{Ends, Gone, Program, Tended};
 pub use toolchain::{cargo_caches, git_reads, toolchain_env, toolchain_reads};

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::ByEngine;
 use crate::git::GitFolder;
+use crate::system::{SYSTEM, system};
 
 /// Whether commands may change the workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -139,10 +140,6 @@ pub enum ProfileError {
     Outside(PathBuf),
 }
 
-/// Folders that programs need to run at all.
-pub(crate) const SYSTEM: [&str; 9] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"];
-
 /// Credentials and policy below [`SYSTEM`] that no command gets to read.
 pub(crate) const MASKED: [&str; 18] = [
     "/etc/shadow",
@@ -198,7 +195,7 @@ impl Profile {
             workspace_access: WorkspaceAccess::Writable,
             protected: Vec::new(),
             hidden: Vec::new(),
-            readable: SYSTEM.iter().map(PathBuf::from).filter(|path| path.exists()).collect(),
+            readable: system().to_vec(),
             writable: Vec::new(),
             private: Vec::new(),
             git: None,

@@ -1,6 +1,9 @@
-//! The record folder of one command: `boot`, `lock`, `started`, and `exit.json` or `not-started.json`.
+//! The record folder of one command. It holds one file, whose names say how far it came: `boot` at first, `started` too
+//! from before the command's first instruction on, and at the end `exit.json` or `not-started.json` in place of `boot`.
 //!
-//! The supervisor writes it; the driver, or whoever resumes after the driver's death, reads it.
+//! The supervisor writes it and holds it locked; the driver, or whoever resumes after the driver's death, reads it. One file,
+//! because making one costs some file systems more than all of containment (ext4 looks for a number that was not used
+//! lately, which on a host where much is deleted takes a quarter of a millisecond).
 //!
 //! Nothing in it is synced, which would cost more than all of containment. What a power cut may have taken is told by
 //! `boot`: that `started` is missing proves something only in the boot that the folder was made in.
@@ -19,8 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::as_base64;
 use crate::engine::Container;
 
-const BOOT: &str = "boot";
-pub(crate) const LOCK: &str = "lock";
+pub(crate) const BOOT: &str = "boot";
 pub(crate) const STARTED: &str = "started";
 pub(crate) const EXIT: &str = "exit.json";
 pub(crate) const NOT_STARTED: &str = "not-started.json";
@@ -172,7 +174,7 @@ fn boot() -> io::Result<&'static str> {
 pub fn recover(record_dir: &Path, wait: Duration) -> io::Result<Recovered> {
     let deadline = Instant::now() + wait;
     // Held until the folder has been read, so that no supervisor starts in between.
-    let _lock = match OpenOptions::new().read(true).open(record_dir.join(LOCK)) {
+    let _lock = match OpenOptions::new().read(true).open(record_dir.join(BOOT)) {
         Ok(file) => loop {
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => break Some(file),

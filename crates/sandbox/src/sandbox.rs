@@ -23,11 +23,12 @@ use crate::git::GitFolder;
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
 use crate::probe::Probe;
-use crate::profile::{Changes, MASKED, Profile, ProfileError, SYSTEM, WorkspaceAccess};
+use crate::profile::{Changes, MASKED, Profile, ProfileError, WorkspaceAccess};
 use crate::record::{self, ExitRecord, Failure, Recovered};
 use crate::running::{Running, Shared, Wake};
 use crate::seccomp::Sockets;
 use crate::sys::Step;
+use crate::system::system;
 use crate::wire::{self, Report};
 use crate::{broker, entry, init, reflink, seccomp, view};
 
@@ -202,7 +203,7 @@ impl Sandbox {
             limits: profile.limits,
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
-        let system = SYSTEM.iter().map(PathBuf::from);
+        let system = system().iter().cloned();
         let copy = profile.changes.copy().map(Path::to_owned);
         let workspace = match &copy {
             Some(copy) if rung == Rung::R2 => copy.clone(),
@@ -729,7 +730,7 @@ fn landlock_plan(abi: u32, rung: Rung, profile: &Profile, workspace: &Path) -> O
         Rung::R2 => {
             let mut read = bytes(&profile.readable);
             read.extend(bytes(&profile.private));
-            read.extend(SYSTEM.iter().filter(|path| **path != "/etc").map(|path| Path::new(path).into()));
+            read.extend(bytes(system()));
             read.extend(names(&["/proc", "/sys/devices/system/cpu"]));
             read.retain(|path| path.path() != Path::new("/etc"));
             read.extend(unmasked(Path::new("/etc")).into_iter().map(Bytes::from));

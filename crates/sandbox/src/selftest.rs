@@ -3,7 +3,6 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -22,6 +21,7 @@ use serde::Serialize;
 use crate::attack::{self, Attack, Control, Judge, Needs, Promised, Scene, Sighting};
 use crate::egress::{Egress, HostDecision, NotRecorded, Record};
 use crate::sandbox::{RungChoice, Sandbox, Unavailable};
+use crate::setting::{Attacker, Network, Setting, Workspace};
 use crate::tended::{Ends, Program, Tended};
 use crate::{Cancel, Command, Disabled, Ended, HOME, Probe, sys};
 
@@ -43,6 +43,8 @@ const HEAVY_WORKERS: usize = 2;
 pub struct SelfTest {
     /// The rung that was attacked.
     pub rung: Rung,
+    /// What was asked for beside the rung, as people call it.
+    pub extras: Vec<&'static str>,
     /// What it says of itself on this host.
     pub receipt: Receipt,
     /// Each attack, in a fixed order.
@@ -117,7 +119,8 @@ impl SelfTest {
 
     /// What a probe has to remember of it: the rung, if it was found wanting.
     pub fn disabled(&self) -> Option<Disabled> {
-        let attacks: Vec<String> = self.mismatches().map(|attempt| attempt.name.to_owned()).collect();
+        let named = |attempt: &Attempt| [&[attempt.name], self.extras.as_slice()].concat().join(" with ");
+        let attacks: Vec<String> = self.mismatches().map(named).collect();
         (!attacks.is_empty()).then_some(Disabled { rung: self.rung, attacks })
     }
 
@@ -178,14 +181,14 @@ pub enum SelfTestError {
 }
 
 impl SelfTest {
-    /// Runs all attacks under a rung, some seconds long. Nothing of the host is changed: what is attacked is made for the
-    /// purpose and taken away.
+    /// Runs all attacks in a setting, which a [`Rung`] by itself is too; some seconds long. Nothing of the host is changed:
+    /// what is attacked is made for the purpose and taken away.
     ///
     /// # Errors
     ///
-    /// [`SelfTestError::Unavailable`] when the host does not have the rung.
-    pub fn run(probe: &Probe, rung: Rung) -> Result<Self, SelfTestError> {
-        Self::of(probe, rung, |_| true)
+    /// [`SelfTestError::Unavailable`] when the host does not have the rung, or not in that setting.
+    pub fn run(probe: &Probe, setting: impl Into<Setting>) -> Result<Self, SelfTestError> {
+        Self::of(probe, setting, |_| true)
     }
 
     /// Runs the attacks whose names are wanted.
@@ -193,12 +196,16 @@ impl SelfTest {
     /// # Errors
     ///
     /// As [`SelfTest::run`].
-    pub fn of(probe: &Probe, rung: Rung, wanted: impl Fn(&str) -> bool) -> Result<Self, SelfTestError> {
+    pub fn of(
+        probe: &Probe,
+        setting: impl Into<Setting>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<Self, SelfTestError> {
         let began = Instant::now();
-        let bench = Bench::new(probe, rung)?;
+        let bench = Bench::new(probe, setting.into())?;
         let (heavy, light): (Vec<_>, Vec<_>) = attack::all()
             .enumerate()
-            .filter(|(_, attack)| wanted(attack.name))
+            .filter(|(_, attack)| wanted(attack.name) && attack.applies(&bench.receipt))
             .partition(|(_, attack)| attack.is_heavy());
         let found = Mutex::new(BTreeMap::new());
         let work = |queue: &[(usize, &'static Attack)], next: &AtomicUsize| {
@@ -218,16 +225,17 @@ impl SelfTest {
         });
         let attempts = found.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
         let took_ms = began.elapsed().as_millis() as u64;
-        Ok(Self { rung, receipt: bench.receipt.clone(), attempts, took_ms })
+        let Bench { setting, receipt, .. } = &bench;
+        Ok(Self { rung: setting.rung, extras: setting.extras(), receipt: receipt.clone(), attempts, took_ms })
     }
 }
 
 /// What all attacks of one self-test have in common.
 struct Bench {
     probe: Probe,
-    rung: Rung,
+    setting: Setting,
     receipt: Receipt,
-    exe: PathBuf,
+    attacker: Attacker,
     base: PathBuf,
 }
 
@@ -240,7 +248,7 @@ struct Seen {
 }
 
 impl Bench {
-    fn new(probe: &Probe, rung: Rung) -> Result<Self, SelfTestError> {
+    fn new(probe: &Probe, setting: Setting) -> Result<Self, SelfTestError> {
         let failed = |what: &str| {
             let what = what.to_owned();
             move |source| SelfTestError::Io { what, source }
@@ -254,18 +262,27 @@ impl Bench {
             .map_err(failed("a folder in /tmp"))?;
         // Whatever an earlier one found: this one looks for itself.
         let probe = probe.clone().with_disabled(Vec::new());
-        let receipt = probe.receipt(rung);
-        let mut bench = Self { probe, rung, receipt, exe, base };
+        let receipt = probe.receipt(setting.rung);
+        let attacker = match setting.image {
+            Some(_) => Attacker::with_libraries(&exe, &base.join("libraries"))
+                .map_err(failed("copies of the libraries of this program"))?,
+            None => Attacker::plain(&exe),
+        };
+        let mut bench = Self { probe, setting, receipt, attacker, base };
         // Asked for once, so that a rung that is not to be had is one error and not one of each attack.
-        let any = Scene::new(&Attack::NOTHING, &bench.base, &bench.exe).map_err(failed("a scene"))?;
+        let any = bench.scene(&Attack::NOTHING).map_err(failed("a scene"))?;
         let sandbox = bench.sandbox(&any)?;
         bench.receipt = sandbox.receipt().clone();
         Ok(bench)
     }
 
+    fn scene(&self, attack: &'static Attack) -> io::Result<Scene> {
+        Scene::new(attack, &self.setting, &self.base, &self.attacker.exe)
+    }
+
     fn sandbox(&self, scene: &Scene) -> Result<Sandbox, Unavailable> {
-        let profile = scene.profile(&self.exe)?;
-        Sandbox::new(&self.probe, profile, RungChoice::Exactly(self.rung))
+        let profile = scene.profile(&self.attacker)?;
+        Sandbox::new(&self.probe, profile, RungChoice::Exactly(self.setting.rung))
     }
 
     fn attempt(&self, attack: &'static Attack) -> Attempt {
@@ -301,26 +318,30 @@ impl Bench {
 
     /// Runs an attack as the contained command. The inner error says that the command did not run.
     fn contained(&self, attack: &'static Attack, grace: Duration) -> io::Result<Result<Seen, String>> {
-        let mut scene = Scene::new(attack, &self.base, &self.exe)?;
+        let mut scene = self.scene(attack)?;
         let sandbox = match self.sandbox(&scene) {
             Ok(sandbox) => sandbox,
             Err(error) => return Ok(Err(error.to_string())),
         };
+        let wants_hosts = attack.needs == Needs::Hosts || self.setting.network == Network::Hosts;
         let env = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", HOME), ("LANG", "C.UTF-8")];
         let command = Command {
-            argv: std::iter::once(OsString::from(&self.exe)).chain(scene.arguments()).collect(),
+            argv: self.attacker.argv.iter().cloned().chain(scene.arguments()).collect(),
             cwd: scene.stage.workspace.clone(),
             env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
             wall: if attack.judge == Judge::Overruns { SHORT } else { LIMIT },
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
             program: None,
-            egress: (attack.needs == Needs::Hosts && self.receipt.can_dial()).then(some_host).transpose()?,
+            egress: (wants_hosts && self.receipt.can_dial()).then(some_host).transpose()?,
             record_dir: scene.beside("records"),
         };
         let cancel = Cancel::new()?;
         let (live, ran) = std::thread::scope(|scope| {
-            let run = scope.spawn(|| sandbox.run(&command, &cancel));
+            let run = scope.spawn(|| match self.setting.workspace {
+                Workspace::Direct => sandbox.run(&command, &cancel),
+                Workspace::Staged => sandbox.run_staged(&command, &cancel).map(|ran| ran.record),
+            });
             let live = attack
                 .judge
                 .is_live()
@@ -355,7 +376,7 @@ impl Bench {
 
     /// Runs an attack without containment.
     fn control(&self, attack: &'static Attack) -> io::Result<Seen> {
-        let mut scene = Scene::new(attack, &self.base, &self.exe)?;
+        let mut scene = self.scene(attack)?;
         let path = scene.beside("control/output");
         let output = File::create(&path)?;
         let live = match attack.control {
@@ -369,7 +390,7 @@ impl Bench {
 
     fn tended(&self, attack: &'static Attack, scene: &Scene, output: File) -> io::Result<Option<String>> {
         let program = Program {
-            path: self.exe.clone(),
+            path: self.attacker.exe.clone(),
             args: scene.arguments().into(),
             cwd: scene.stage.workspace.clone(),
             env: [
@@ -401,7 +422,7 @@ impl Bench {
 
     /// As a child like any other: with the caller's environment, its open descriptors, and nobody who cleans up.
     fn plain(&self, attack: &'static Attack, scene: &Scene, output: File) -> io::Result<Option<String>> {
-        let mut child = std::process::Command::new(&self.exe)
+        let mut child = std::process::Command::new(&self.attacker.exe)
             .args(scene.arguments())
             .env("TMPDIR", scene.beside("tmp"))
             .current_dir(&scene.stage.workspace)
@@ -496,6 +517,7 @@ impl Drop for Bench {
 /// All attacks with what each rung promises of them on a host with this receipt, for documents and tests.
 pub fn promises(receipt: &Receipt) -> Vec<(&'static str, String)> {
     attack::all()
+        .filter(|attack| attack.applies(receipt))
         .map(|attack| {
             let promise = match attack.promised(receipt) {
                 Promised::Fails { by } => format!("fails: {by}"),

@@ -97,6 +97,20 @@ pub(crate) fn close_from(first: u32, on_exec_only: bool) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) }).map(drop)
 }
 
+/// Closes all descriptors from 3 on but these.
+pub(crate) fn close_others<const N: usize>(kept: [&OwnedFd; N]) -> Result<(), Errno> {
+    let mut kept = kept.map(|fd| fd.as_raw_fd().cast_unsigned());
+    kept.sort_unstable();
+    let mut from = 3;
+    for kept in kept {
+        if from < kept {
+            close_range(from, kept - 1)?;
+        }
+        from = kept + 1;
+    }
+    close_from(from, false)
+}
+
 /// Closes the descriptors from `first` to `last`.
 pub(crate) fn close_range(first: u32, last: u32) -> Result<(), Errno> {
     // SAFETY: the callers hold no descriptor in the range that they use afterwards.
@@ -250,8 +264,8 @@ fn set_filter(program: &[u8], flags: libc::c_ulong) -> Result<libc::c_long, Errn
     })
 }
 
-/// Drops every capability, and the means to get one back.
-pub(crate) fn drop_capabilities() -> Result<(), Errno> {
+/// Takes away the means to get a capability that one does not have.
+pub(crate) fn bound_capabilities() {
     // Without CAP_SETPCAP (an ordinary user without a namespace) these are refused, and there is nothing to drop:
     // no-new-privileges keeps file capabilities and setuid from giving any.
     for capability in 0..64 {
@@ -262,7 +276,16 @@ pub(crate) fn drop_capabilities() -> Result<(), Errno> {
     let _ = prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
     // NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE, each locked: uid 0 is then an ordinary uid.
     let _ = prctl(libc::PR_SET_SECUREBITS, 0b1110_1111);
+}
 
+/// Drops every capability, and the means to get one back.
+pub(crate) fn drop_capabilities() -> Result<(), Errno> {
+    bound_capabilities();
+    clear_capabilities()
+}
+
+/// Drops every capability.
+pub(crate) fn clear_capabilities() -> Result<(), Errno> {
     #[repr(C)]
     struct Header {
         version: u32,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::profile::SYSTEM;
+use crate::system::SYSTEM;
 
 /// Toolchain roots below a home folder. Of `~/.cargo`, only the parts without `credentials.toml`.
 const ROOTS: [&str; 24] = [

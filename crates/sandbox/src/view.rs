@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 use crate::git::GitPart;
-use crate::profile::{Changes, MASKED, PROC_MASKED, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{Changes, MASKED, PROC_MASKED, Profile, WorkspaceAccess, relative_to};
+use crate::system::{SYSTEM, system};
 
 /// The command's home folder under R3: empty, private and gone afterwards. Pass it as `HOME`.
 pub const HOME: &str = "/tmp/home";
@@ -90,7 +91,7 @@ pub(crate) fn view(profile: &Profile, workspace: &Path) -> View {
     let shown: Vec<&Path> = if profile.image.is_some() {
         readable.filter(|path| !in_system(path)).collect()
     } else {
-        SYSTEM.iter().map(Path::new).filter(|path| path.exists()).chain(readable).collect()
+        system().iter().map(PathBuf::as_path).chain(readable).collect()
     };
     for path in shown {
         ask(path, Access::Read, &mut links);

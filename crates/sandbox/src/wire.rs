@@ -13,10 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Failure;
 
-/// First packet: start supervisors until this side is closed.
+/// First packet: start supervisors until this side is closed. Descriptor: the plan of their sandbox.
 pub(crate) const LAUNCH: u8 = b'L';
-/// To the launcher: supervise a command. Descriptors: plan, order, record folder, the supervisor's control socket.
+/// To whoever stands by: supervise a command. Descriptors: order, record folder, the supervisor's control socket.
 pub(crate) const SUPERVISE: u8 = b'S';
+/// From a supervisor to its launcher: it has been taken.
+pub(crate) const TAKEN: u8 = b'X';
+/// From a supervisor to the process that waits for it: the order, which comes with it.
+pub(crate) const ORDER: u8 = b'R';
 /// First packet: tend a program outside of a sandbox. Descriptors: order, and its standard input, output and error.
 pub(crate) const TEND: u8 = b'T';
 /// First packet: perform the probe's checks; with a folder behind it, whether an overlay over that is to be had.
@@ -118,6 +122,20 @@ pub(crate) fn receive(socket: impl AsFd, flags: RecvFlags) -> Result<(Vec<u8>, V
         }
     }
     Ok((bytes, descriptors))
+}
+
+/// What there is to be received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peeked {
+    Something,
+    /// The other side is gone.
+    End,
+}
+
+/// Looks at what is to be received, and leaves it there.
+pub(crate) fn peek(socket: impl AsFd, flags: RecvFlags) -> Result<Peeked, Errno> {
+    let (count, _) = rustix::net::recv(&socket, [0u8; 1].as_mut_slice(), flags | RecvFlags::PEEK)?;
+    Ok(if count > 0 { Peeked::Something } else { Peeked::End })
 }
 
 /// Sends a report. A peer that is gone is not an error: whoever is gone is noticed elsewhere.

@@ -1,5 +1,7 @@
 //! What was typed about containment.
 
+use std::path::PathBuf;
+
 use clap::{Subcommand, ValueEnum};
 use provost::core::containment::Rung;
 
@@ -31,12 +33,32 @@ pub(crate) struct Selftest {
     /// The rung to attack [default: the strongest that this host has].
     #[arg(long, value_enum, ignore_case = true)]
     pub(crate) rung: Option<RungName>,
+    /// Attack with this image as the root (rung R4); see `provost image`.
+    #[arg(long, value_name = "IMAGE", conflicts_with = "rung")]
+    pub(crate) image: Option<String>,
+    /// Folder of unpacked images [default: images beside the user's store].
+    #[arg(long, value_name = "DIR", requires = "image")]
+    pub(crate) images: Option<PathBuf>,
+    /// What there is beside the rung, to be attacked too.
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) with: Vec<Extra>,
     /// Print every attack, not only those that say something of this host.
     #[arg(long)]
     pub(crate) all: bool,
     /// One JSON object per attack on standard output, and one for the whole.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What can be asked for beside a rung.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Extra {
+    /// A workspace whose changes are staged.
+    Staged,
+    /// A network that leads to an allowed host.
+    Hosts,
+    /// A git folder that is open for commits.
+    GitCommit,
 }
 
 /// A rung that commands can be contained by.

@@ -1,10 +1,14 @@
 //! `provost sandbox selftest`.
 
 use provost::core::containment::Rung;
-use provost::sandbox::{Attempt, Freshness, Probe, ProbeCache, SelfTest, SelfTestError, Verdict};
+use provost::sandbox::image::ImageStore;
+use provost::sandbox::{
+    Attempt, Freshness, Git, ImageRoot, Network, Probe, ProbeCache, SelfTest, SelfTestError, Setting,
+    Verdict, Workspace,
+};
 use serde_json::json;
 
-use crate::args::{Sandbox, SandboxCommand};
+use crate::args::{Extra, Sandbox, SandboxCommand, Selftest};
 use crate::failure::Failure;
 use crate::render::{counted, say};
 use crate::world::World;
@@ -17,16 +21,20 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
     let cache = world.cache_folder().map(ProbeCache::new);
     let probe = cache.as_ref().map_or_else(Probe::run, |cache| cache.probe(Freshness::Fresh).0);
     // Rungs that an earlier one disabled are looked at too.
-    let rung = args.rung.map_or_else(|| probe.clone().with_disabled(Vec::new()).strongest, Rung::from);
-    let test = SelfTest::run(&probe, rung).map_err(|error| match error {
+    let strongest = || probe.clone().with_disabled(Vec::new()).strongest;
+    let setting = setting(world, args, strongest)?;
+    let rung = setting.rung;
+    let test = SelfTest::run(&probe, setting).map_err(|error| match error {
         SelfTestError::Unavailable(error) => Failure::coded(NOT_CONTAINED, error)
             .hint("`provost doctor` says what is missing and how to mend it"),
         error => Failure::internal(error),
     })?;
     let found = test.disabled();
     let broken = found.is_some();
+    // One that attacked something beside the rung may have missed why the rung was disabled: it takes none back.
+    let says = broken || test.extras.is_empty();
     // Kept before anything is printed: a reader that goes away changes nothing.
-    let kept = cache.map(|cache| cache.judge(&probe, rung, found));
+    let kept = cache.filter(|_| says).map(|cache| cache.judge(&probe, rung, found));
     if args.json {
         for attempt in &test.attempts {
             say!("{}", with_kind(attempt)?);
@@ -35,8 +43,8 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
         say!(
             "{}",
             json!({
-                "kind": "selftest", "rung": format!("{rung:?}"), "counts": counts, "took_ms": test.took_ms,
-                "receipt": test.receipt, "disabled": broken,
+                "kind": "selftest", "rung": format!("{rung:?}"), "extras": test.extras, "counts": counts,
+                "took_ms": test.took_ms, "receipt": test.receipt, "disabled": broken,
             })
         );
     } else {
@@ -60,6 +68,29 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
     }
 }
 
+/// What is to be attacked.
+fn setting(world: &World, args: &Selftest, strongest: impl Fn() -> Rung) -> Result<Setting, Failure> {
+    let image = match &args.image {
+        Some(name) => {
+            let image = ImageStore::new(world.images_path(args.images.as_deref())?).find(name)?;
+            Some(ImageRoot { folder: image.root(), digest: image.digest, by: None })
+        }
+        None => None,
+    };
+    let rung = match &image {
+        Some(_) => Rung::R4,
+        None => args.rung.map_or_else(strongest, Rung::from),
+    };
+    let with = |extra| args.with.contains(&extra);
+    Ok(Setting {
+        rung,
+        image,
+        workspace: if with(Extra::Staged) { Workspace::Staged } else { Workspace::Direct },
+        network: if with(Extra::Hosts) { Network::Hosts } else { Network::None },
+        git: if with(Extra::GitCommit) { Git::Commit } else { Git::Closed },
+    })
+}
+
 fn with_kind(attempt: &Attempt) -> Result<serde_json::Value, Failure> {
     let mut value = serde_json::to_value(attempt).map_err(Failure::internal)?;
     if let Some(fields) = value.as_object_mut() {
@@ -69,7 +100,8 @@ fn with_kind(attempt: &Attempt) -> Result<serde_json::Value, Failure> {
 }
 
 fn show(test: &SelfTest, all: bool) {
-    say!("{} under attack; each attack also without containment, as the control", test.rung);
+    let what = [&[format!("{}", test.rung).as_str()], test.extras.as_slice()].concat().join(", ");
+    say!("{what} under attack; each attack also without containment, as the control");
     say!("");
     for attempt in &test.attempts {
         let (word, text) = match &attempt.verdict {

@@ -98,6 +98,19 @@ fn a_self_test_attacks_and_tells_people_and_programs() {
     assert!(ran.stdout.contains(" held, 0 broken, "), "{ran}");
 }
 
+#[test]
+fn a_self_test_attacks_what_is_asked_for_beside_the_rung() {
+    let env = TestEnvironment::new();
+    let ran = env.provost(["sandbox", "selftest", "--json", "--with", "staged,hosts,git-commit"]).code(0);
+    let whole: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(whole["extras"], serde_json::json!(["staged", "hosts", "git commit"]));
+    assert_eq!(whole["counts"]["broken"], 0, "{ran}");
+    assert!(ran.stdout.lines().any(|line| line.contains("staged-write") && line.contains("held")), "{ran}");
+    // An image that there is not, and a rung that no image goes with.
+    let _ = env.provost(["sandbox", "selftest", "--image", "none"]).code(2);
+    let _ = env.provost(["sandbox", "selftest", "--image", "none", "--rung", "R3"]).code(2);
+}
+
 /// A file that says so stands for a self-test that found a mismatch: no run takes the rung, and the words say why.
 #[test]
 fn a_rung_that_a_self_test_disabled_is_not_taken() {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use provost_core::caps::Caps;
 use provost_core::containment::Guarantee::{
-    CapCpu, CapFileSize, CapMemory, CapOpenFiles, CapProcesses, CapTmp, FsWrite, Output, WallClock,
+    CapCpu, CapDisk, CapFileSize, CapMemory, CapOpenFiles, CapProcesses, CapTmp, FsWrite, Output, WallClock,
 };
 
 use super::raw::call;
 use super::stage::{Stage, child, idle, say};
-use super::{Amount, Attack, Judge, Promise, Tried};
+use super::{Amount, Attack, Judge, Needs, Promise, Tried};
 
 /// The caps of every attack.
 pub(super) const CAPS: Caps = Caps {
@@ -24,6 +24,8 @@ pub(super) const CAPS: Caps = Caps {
     tmp_bytes: Some(4 << 20),
     disk_bytes: None,
 };
+/// And of the layer, where changes are staged.
+pub(super) const LAYER: u64 = 12 << 20;
 const MEMORY: u64 = 64 << 20;
 /// How much an attacker on memory takes.
 const HOG: usize = 160 << 20;
@@ -46,6 +48,7 @@ const fn takes(
         Amount::File => CapFileSize,
         Amount::Tmp | Amount::Inodes => CapTmp,
         Amount::Workspace => FsWrite,
+        Amount::Layer => CapDisk,
     };
     Attack::new(name, guarantee, Judge::Takes(amount), tries, perform)
 }
@@ -156,6 +159,11 @@ pub(super) const ATTACKS: &[Attack] = &[
     })
     .on_r3(NO_CAP_ON_DISK)
     .on_r2(NO_CAP_ON_DISK),
+    takes("fill-layer", Amount::Layer, "fills the layer over the workspace", |s| {
+        (0..4).for_each(|number| fill(&s.workspace.join(format!("fill-{number}")), 6 << 20));
+        Ok(())
+    })
+    .needs(Needs::Staged),
     Attack::new("flood", Output, Judge::Kept, "writes 16 MiB to its output", |_| {
         let chunk = vec![b'x'; 1 << 20];
         (0..16).for_each(|_| say(&chunk));

@@ -10,6 +10,7 @@
 mod broker;
 mod control;
 mod files;
+mod git;
 mod ipc;
 mod kernel;
 mod limits;
@@ -20,12 +21,13 @@ mod raw;
 mod reads;
 mod scene;
 mod stage;
+mod staged;
 mod victim;
 mod watch;
 
 use std::io;
 
-use provost_core::containment::Guarantee;
+use provost_core::containment::{Guarantee, Receipt};
 
 pub(crate) use promise::{Promise, Promised};
 pub(crate) use scene::Scene;
@@ -73,6 +75,8 @@ pub(crate) enum Needs {
     RunSocket,
     /// A host that the policy allows, where its containment can give it a network.
     Hosts,
+    /// A workspace whose changes are staged: where they are not there is nothing to get past.
+    Staged,
     /// A file of the host, whose longest line is the secret.
     HostFile(&'static str),
 }
@@ -95,6 +99,8 @@ pub(crate) enum Judge {
     Outside,
     /// Anything that is protected in the workspace is not what it was.
     Protected,
+    /// Anything in the workspace is not what it was, but for the folder where everything is allowed.
+    Workspace,
     /// Its output holds what only the thing attacked knew.
     Secret,
     /// A socket of the host heard from it.
@@ -157,6 +163,8 @@ pub(crate) enum Amount {
     File,
     /// Bytes below the workspace.
     Workspace,
+    /// Bytes in the layer over the workspace.
+    Layer,
     /// Bytes in the private temp folder or in `/dev/shm`.
     Tmp,
     /// Files in the private temp folder.
@@ -227,6 +235,11 @@ impl Attack {
         self
     }
 
+    /// Whether there is something for it to attack.
+    pub(crate) fn applies(&self, receipt: &Receipt) -> bool {
+        self.needs != Needs::Staged || receipt.staged.is_some()
+    }
+
     /// Whether it loads the machine so much that only one such attack is run at a time.
     pub(crate) fn is_heavy(&self) -> bool {
         matches!(self.judge, Judge::Takes(_) | Judge::Overruns | Judge::Kept)
@@ -239,6 +252,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Attack> {
         files::ATTACKS,
         reads::ATTACKS,
         control::ATTACKS,
+        git::ATTACKS,
+        staged::ATTACKS,
         processes::ATTACKS,
         ipc::ATTACKS,
         network::ATTACKS,

@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use rustix::io::FdFlags;
 
-use super::limits::CAPS;
+use super::limits::{CAPS, LAYER};
 use super::raw::call;
 use super::stage::{Stage, c};
 use super::victim::Victim;
 use super::{Attack, Judge, Needs, Place};
-use crate::profile::{Profile, ProfileError};
+use crate::git::git_folder;
+use crate::profile::{Changes, Profile, ProfileError};
+use crate::setting::{Attacker, Git, Setting, Workspace};
 
 /// Everything of one attack. Dropping it takes it all away.
 #[derive(Debug)]
@@ -28,6 +30,7 @@ pub(crate) struct Scene {
     /// What the attacker does not know unless it got at it.
     secret: Vec<u8>,
     attack: &'static Attack,
+    setting: Setting,
     before: BTreeMap<PathBuf, String>,
     ears: Ears,
     victim: Option<Victim>,
@@ -39,7 +42,12 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// Makes a scene below a folder.
-    pub(crate) fn new(attack: &'static Attack, base: &Path, exe: &Path) -> std::io::Result<Self> {
+    pub(crate) fn new(
+        attack: &'static Attack,
+        setting: &Setting,
+        base: &Path,
+        exe: &Path,
+    ) -> std::io::Result<Self> {
         let token = format!("provost-attack-{}", random(8));
         let mut secret = random(16).into_bytes();
         match attack.needs {
@@ -95,6 +103,7 @@ impl Scene {
             stage,
             secret,
             attack,
+            setting: setting.clone(),
             before: BTreeMap::new(),
             ears,
             victim,
@@ -113,13 +122,22 @@ impl Scene {
     }
 
     /// What a command of a workspace like this one gets: one folder protected, one file hidden, caps on everything.
-    pub(crate) fn profile(&self, exe: &Path) -> Result<Profile, ProfileError> {
+    pub(crate) fn profile(&self, attacker: &Attacker) -> Result<Profile, ProfileError> {
         let workspace = &self.stage.workspace;
         let mut profile = Profile::for_workspace(workspace)?;
         profile.protected = vec![workspace.join(".git"), workspace.join("sub/.cargo/config.toml")];
         profile.hidden = vec![workspace.join("secrets/.env")];
-        profile.readable.push(exe.to_owned());
+        profile.readable.extend(attacker.reads.iter().cloned());
         profile.limits = CAPS;
+        profile.image = self.setting.image.clone();
+        if self.setting.workspace == Workspace::Staged {
+            // What is seen of an attack is seen in its work folder, at once.
+            profile.changes = Changes::Staged { direct: vec![self.stage.work.clone()], copy: None };
+            profile.limits.disk_bytes = Some(LAYER);
+        }
+        if self.setting.git == Git::Commit {
+            profile.git = git_folder(workspace);
+        }
         Ok(profile)
     }
 
@@ -136,7 +154,7 @@ impl Scene {
     /// What is to be seen after the end: how it shows that the attack worked.
     pub(crate) fn traces(&mut self, output: &[u8]) -> Option<String> {
         match self.attack.judge {
-            Judge::Outside | Judge::Protected => {
+            Judge::Outside | Judge::Protected | Judge::Workspace => {
                 let after = self.snapshot();
                 let all = self.before.keys().chain(after.keys());
                 let changed = all.into_iter().find(|path| self.before.get(*path) != after.get(*path))?;
@@ -181,8 +199,20 @@ impl Scene {
         match self.attack.judge {
             Judge::Outside => note(&self.stage.outside, &mut found),
             Judge::Protected => {
-                for path in [".git", "sub"] {
-                    note(&self.stage.workspace.join(path), &mut found);
+                note(&self.stage.workspace.join("sub"), &mut found);
+                let git = self.stage.workspace.join(".git");
+                match self.setting.git {
+                    Git::Closed => note(&git, &mut found),
+                    Git::Commit => {
+                        GIT_FOLDERS.iter().for_each(|folder| orders(&git.join(folder), &mut found));
+                    }
+                }
+            }
+            Judge::Workspace => {
+                for entry in fs::read_dir(&self.stage.workspace).into_iter().flatten().flatten() {
+                    if entry.path() != self.stage.work {
+                        note(&entry.path(), &mut found);
+                    }
                 }
             }
             _ => {}
@@ -214,9 +244,22 @@ impl Drop for Scene {
     }
 }
 
-const FOLDERS: [&str; 11] = [
+/// Git folders below `.git`, itself among them.
+const GIT_FOLDERS: [&str; 3] = ["", "modules/lib", "worktrees/other"];
+
+const FOLDERS: [&str; 21] = [
     "ws/work/mnt",
+    "ws/folder",
     "ws/.git/hooks",
+    "ws/.git/info",
+    "ws/.git/logs",
+    "ws/.git/objects/info",
+    "ws/.git/objects/pack",
+    "ws/.git/refs/heads",
+    "ws/.git/modules/lib/hooks",
+    "ws/.git/modules/lib/objects",
+    "ws/.git/modules/lib/refs",
+    "ws/.git/worktrees/other",
     "ws/sub/.cargo",
     "ws/secrets",
     "records",
@@ -228,7 +271,13 @@ const FOLDERS: [&str; 11] = [
     "control",
 ];
 
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 19] = [
+    ("ws/folder/file", "untouched\n"),
+    ("ws/.git/modules/lib/config", "[core]\n"),
+    ("ws/.git/modules/lib/HEAD", "ref: refs/heads/main\n"),
+    ("ws/.git/worktrees/other/HEAD", "ref: refs/heads/other\n"),
+    ("ws/.git/worktrees/other/commondir", "../..\n"),
+    ("ws/.git/worktrees/other/gitdir", "/nowhere/.git\n"),
     ("ws/.git/config", "[core]\n"),
     ("ws/.git/HEAD", "ref: refs/heads/main\n"),
     ("ws/sub/.cargo/config.toml", "[build]\n"),
@@ -287,6 +336,19 @@ fn note(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
         for entry in fs::read_dir(path).into_iter().flatten().filter_map(Result::ok) {
             note(&entry.path(), found);
         }
+    }
+}
+
+/// What git takes orders from in a git folder that is open for commits, and what kind of thing its folders are. The rest of
+/// it may change.
+fn orders(git: &Path, found: &mut BTreeMap<PathBuf, String>) {
+    for name in ["config", "config.worktree", "commondir", "gitdir", "info", "hooks", "objects/info"] {
+        note(&git.join(name), found);
+    }
+    for name in ["", "objects", "refs"] {
+        let path = git.join(name);
+        let kind = path.symlink_metadata().map(|seen| seen.file_type());
+        found.insert(path, format!("{kind:?}"));
     }
 }
 

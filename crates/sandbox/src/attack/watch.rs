@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::limits::CAPS;
+use super::limits::{CAPS, LAYER};
 use super::scene::Scene;
 use super::{Amount, Attack, Judge};
 use crate::view;
@@ -181,6 +181,14 @@ impl<'scene> Sighting<'scene> {
             }
             Amount::File => (sizes(work, "").map(|seen| seen.len()).max().unwrap_or(0), cap(CAPS.file_bytes)),
             Amount::Workspace => (sizes(work, "").map(|seen| seen.blocks() * 512).sum(), WORKSPACE),
+            Amount::Layer => {
+                let seen_by = |pid: &i32| Path::new("/proc").join(pid.to_string()).join("root");
+                let below = self.scene.stage.workspace.strip_prefix("/").unwrap_or(work);
+                let of_pid = |pid: &i32| -> u64 {
+                    sizes(&seen_by(pid).join(below), "fill-").map(|seen| seen.blocks() * 512).sum()
+                };
+                (self.pids.iter().map(of_pid).max().unwrap_or(0), LAYER)
+            }
             Amount::Tmp => {
                 let token = format!("{}-", self.scene.stage.token);
                 let of_pid = |pid: &i32| -> u64 {

@@ -8,7 +8,8 @@ use provost_core::caps::{Cap, Caps};
 use provost_core::containment::Engine;
 use rustix::process::{Resource, getgid, getrlimit, getuid};
 
-use crate::profile::{Changes, Profile, SYSTEM, WorkspaceAccess, relative_to};
+use crate::profile::{Changes, Profile, WorkspaceAccess, relative_to};
+use crate::system::SYSTEM;
 use crate::view::HOME;
 
 /// Variables by which Docker hands on the proxies of its user's configuration, which may hold a password.

@@ -2,24 +2,20 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
 
 use provost_core::caps::Caps;
 use provost_core::containment::Rung;
-use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::Signal;
 
+use super::ready::{self, PrivateTmp};
+use super::rules::Rules;
 use crate::bytes::Bytes;
-use crate::landlock::{self, Ruleset};
-use crate::plan::{Carve, LandlockPlan, Order, Plan};
+use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Step};
 use crate::wire::{self, Report};
-
-/// More entries than this in a folder that has to be carved is an error: rules are added one by one.
-const CARVE_LIMIT: usize = 20_000;
 
 /// The descriptors that the command's process gets.
 pub(super) struct Ends {
@@ -27,9 +23,32 @@ pub(super) struct Ends {
     pub(super) output: OwnedFd,
 }
 
+/// Where there are no namespaces: makes this process ready, waits for the order, and goes on as [`run`].
+pub(super) fn run_ordered(plan: &Plan, private: Option<&PrivateTmp>, ends: &Ends) -> ! {
+    let ordered = become_command(plan, ends)
+        .and_then(|ahead| Ok(ready::await_order(&ends.setup)?.map(|order| (ahead, order))));
+    match ordered {
+        Ok(Some((ahead, mut order))) => {
+            if let Some(private) = private {
+                private.tell(&mut order);
+            }
+            contained(plan, &order, ends, ahead, &[])
+        }
+        Ok(None) => sys::exit(0),
+        Err(failure) => fail(&ends.setup, failure),
+    }
+}
+
 /// Contains this process, reports readiness, waits to be let go, and executes the command.
 pub(super) fn run(plan: &Plan, order: &Order, ends: &Ends, unprotected: &[String]) -> ! {
-    let failure = match prepare(plan, order, ends) {
+    match become_command(plan, ends) {
+        Ok(ahead) => contained(plan, order, ends, ahead, unprotected),
+        Err(failure) => fail(&ends.setup, failure),
+    }
+}
+
+fn contained(plan: &Plan, order: &Order, ends: &Ends, ahead: Ahead<'_>, unprotected: &[String]) -> ! {
+    let failure = match prepare(plan, order, ends, ahead) {
         Ok(program) => {
             wire::report(&ends.setup, &Report::Ready { unprotected: unprotected.to_vec() });
             // Anything but the one byte means that the supervisor is gone or does not want it any more.
@@ -40,7 +59,11 @@ pub(super) fn run(plan: &Plan, order: &Order, ends: &Ends, unprotected: &[String
         }
         Err(failure) => failure,
     };
-    wire::report(&ends.setup, &Report::Failed(failure));
+    fail(&ends.setup, failure)
+}
+
+fn fail(setup: &OwnedFd, failure: Failure) -> ! {
+    wire::report(setup, &Report::Failed(failure));
     sys::exit(1)
 }
 
@@ -55,8 +78,15 @@ pub(super) struct Program {
     env: Vec<CString>,
 }
 
-fn prepare(plan: &Plan, order: &Order, ends: &Ends) -> Result<Program, Failure> {
-    let program = program(order)?;
+/// What there is of a command's containment before its order.
+struct Ahead<'plan> {
+    rules: Option<Rules<'plan>>,
+    /// Where calls wait that its filter hands over.
+    asked: Option<OwnedFd>,
+}
+
+/// As far as no order is needed for it.
+fn become_command<'plan>(plan: &'plan Plan, ends: &Ends) -> Result<Ahead<'plan>, Failure> {
     // No controlling terminal, and a process group that the supervisor can signal.
     rustix::process::setsid().map(drop).step("setsid")?;
     if plan.rung > Rung::R0 {
@@ -71,19 +101,31 @@ fn prepare(plan: &Plan, order: &Order, ends: &Ends) -> Result<Program, Failure> 
     }
     if plan.rung >= Rung::R2 {
         rustix::thread::set_no_new_privs(true).step("no-new-privileges")?;
-        if let Some(rules) = &plan.landlock {
-            restrict(rules)?;
+        sys::bound_capabilities();
+    }
+    let rules = plan.landlock.as_ref().map(Rules::make).transpose()?;
+    let mut asked = None;
+    if plan.brokered {
+        asked = Some(sys::load_filter_with_listener(&plan.seccomp.0).step("seccomp-notify")?);
+    } else if !plan.seccomp.0.is_empty() {
+        sys::load_filter(&plan.seccomp.0).step("seccomp")?;
+    }
+    Ok(Ahead { rules, asked })
+}
+
+fn prepare(plan: &Plan, order: &Order, ends: &Ends, ahead: Ahead<'_>) -> Result<Program, Failure> {
+    let program = program(order)?;
+    if plan.rung >= Rung::R2 {
+        if let Some(rules) = ahead.rules {
+            rules.restrict()?;
         }
-        sys::drop_capabilities().step("capabilities")?;
+        sys::clear_capabilities().step("capabilities")?;
     }
     // With the command's own rights, so that no folder is entered which it could not enter itself.
     rustix::process::chdir(order.cwd.path()).at("chdir", order.cwd.path())?;
-    if plan.brokered {
-        let listener = sys::load_filter_with_listener(&plan.seccomp.0).step("seccomp-notify")?;
+    if let Some(asked) = ahead.asked {
         // It must not stay here: whoever has it answers.
-        wire::try_report(&ends.setup, &Report::Brokered, &[listener.as_fd()]).step("seccomp-notify")?;
-    } else if !plan.seccomp.0.is_empty() {
-        sys::load_filter(&plan.seccomp.0).step("seccomp")?;
+        wire::try_report(&ends.setup, &Report::Brokered, &[asked.as_fd()]).step("seccomp-notify")?;
     }
     if plan.rung > Rung::R0
         && let Some(most) = plan.limits.open_files
@@ -143,101 +185,6 @@ fn limits(limits: &Caps, rung: Rung) -> Result<(), Failure> {
     if rung >= Rung::R3 {
         // Inside of the user namespace this counts the sandbox alone; outside it would count all of the user's.
         set(libc::RLIMIT_NPROC, limits.processes)?;
-    }
-    Ok(())
-}
-
-/// Applies the Landlock rules. Paths that are absent are skipped: a rule only ever adds rights.
-pub(super) fn restrict(plan: &LandlockPlan) -> Result<(), Failure> {
-    let mut governed = landlock::known_fs(plan.abi);
-    if !plan.govern_reads {
-        governed &= !(landlock::READS | landlock::IOCTL_DEV);
-    }
-    let rules = Ruleset::new(plan.abi, governed, plan.govern_reads).step("landlock")?;
-    let write = landlock::READS | landlock::WRITE_FILE | landlock::TRUNCATE | landlock::IOCTL_DEV;
-    let files = write | landlock::MAKE_FILE | landlock::REMOVE_FILE | landlock::REFER;
-    let groups =
-        [(&plan.read, landlock::READS), (&plan.write, write), (&plan.files, files), (&plan.full, u64::MAX)];
-    for (paths, rights) in groups {
-        for path in paths {
-            allow(&rules, path.path(), rights)?;
-        }
-    }
-    if let Some(carve) = &plan.carve {
-        let exceptions = Exceptions::of(carve);
-        let rights = if carve.writable { u64::MAX } else { landlock::READS };
-        carve_out(&rules, carve.root.path(), rights, &exceptions, &mut 0)?;
-    }
-    rules.restrict().step("landlock")
-}
-
-fn allow(rules: &Ruleset, path: &Path, rights: u64) -> Result<(), Failure> {
-    match sys::open_path(path) {
-        Ok(fd) => {
-            let kind = rustix::fs::fstat(&fd).at("landlock", path)?;
-            let is_dir = FileType::from_raw_mode(kind.st_mode) == FileType::Directory;
-            rules.allow(fd.as_fd(), is_dir, rights).at("landlock", path)
-        }
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => Ok(()),
-        Err(errno) => Err(errno).at("landlock", path),
-    }
-}
-
-/// Protected and hidden paths, each also by the name it has without symbolic links.
-struct Exceptions {
-    protected: Vec<PathBuf>,
-    hidden: Vec<PathBuf>,
-}
-
-impl Exceptions {
-    fn of(carve: &Carve) -> Self {
-        let both = |paths: &[Bytes]| -> Vec<PathBuf> {
-            let named = paths.iter().map(|path| path.path().to_owned());
-            named.flat_map(|path| [path.canonicalize().ok(), Some(path)]).flatten().collect()
-        };
-        Self { protected: both(&carve.protected), hidden: both(&carve.hidden) }
-    }
-
-    fn any_in(&self, folder: &Path) -> bool {
-        self.protected.iter().chain(&self.hidden).any(|path| path != folder && path.starts_with(folder))
-    }
-
-    fn hides_in(&self, folder: &Path) -> bool {
-        self.hidden.iter().any(|path| path.starts_with(folder))
-    }
-}
-
-/// Grants `rights` on every entry below `root` that is not an exception and holds none. A folder that holds one gets
-/// no right to change anything itself: Landlock's rights reach downwards without end.
-fn carve_out(
-    rules: &Ruleset,
-    root: &Path,
-    rights: u64,
-    exceptions: &Exceptions,
-    entries: &mut usize,
-) -> Result<(), Failure> {
-    if exceptions.hidden.iter().any(|hidden| hidden == root) {
-        return Ok(());
-    }
-    let rights = if exceptions.protected.iter().any(|path| path == root) { landlock::READS } else { rights };
-    if !exceptions.any_in(root) {
-        return allow(rules, root, rights);
-    }
-    // Names may be listed everywhere; contents may be read where nothing below is hidden.
-    allow(rules, root, if exceptions.hides_in(root) { landlock::READ_DIR } else { landlock::READS })?;
-    let list = |errno: std::io::Error| {
-        Failure::new("landlock", errno.raw_os_error().unwrap_or(libc::EIO), root.to_string_lossy())
-    };
-    for entry in std::fs::read_dir(root).map_err(list)? {
-        let entry = entry.map_err(list)?;
-        *entries += 1;
-        if *entries > CARVE_LIMIT {
-            return Err(Failure::new("landlock", libc::E2BIG, "too many entries beside a protected path"));
-        }
-        // What a link leads to has rules of its own, or none.
-        if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
-            carve_out(rules, &entry.path(), rights, exceptions, entries)?;
-        }
     }
     Ok(())
 }

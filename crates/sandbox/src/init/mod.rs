@@ -14,7 +14,9 @@ mod mounts;
 mod overlay;
 mod pid1;
 mod probe;
+mod ready;
 mod resolver;
+mod rules;
 mod sample;
 mod supervise;
 mod tend;
@@ -50,7 +52,7 @@ fn run() -> i32 {
     let _ = rustix::process::chdir("/");
     let Ok((first, descriptors)) = wire::receive(&control, RecvFlags::empty()) else { return LOST };
     match first.first() {
-        Some(&wire::LAUNCH) => launch::launch(control),
+        Some(&wire::LAUNCH) => launch::launch(control, descriptors),
         Some(&wire::TEND) => tend::tend(&control, descriptors),
         Some(&wire::PROBE) if first.len() > 1 => {
             probe::perform_overlay(control.as_fd(), Path::new(OsStr::from_bytes(&first[1..])))

@@ -13,20 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use super::mounts::{self, Built};
 use super::sample::{self, Sampler};
-use super::{contain, listen, resolver, supervise};
-use crate::plan::{Order, Plan};
+use super::{contain, listen, ready, resolver, supervise};
+use crate::plan::Plan;
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
 use crate::view::View;
 use crate::wire::{self, Report};
 
-/// All namespaces that process 1 is made in.
-pub(super) const NAMESPACES: libc::c_int = libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS;
+/// The namespaces that process 1 is made in. That of mounts is not among them: it shows the host's mounts as they are when it
+/// is made, so that has to be when there is a command.
+pub(super) const NAMESPACES: libc::c_int =
+    libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 
 /// The descriptors that process 1 gets from the supervisor.
 pub(super) struct Ends {
@@ -40,7 +37,12 @@ pub(super) struct Ends {
 
 /// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside where no image is the root. Files
 /// which the command makes belong to the caller either way.
-pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends: Ends) -> ! {
+pub(super) fn run(plan: &Plan, view: &View, ids: (u32, u32), ends: Ends) -> ! {
+    let order = match enter(view, ids).and_then(|()| ready::await_order(&ends.setup)) {
+        Ok(Some(order)) => order,
+        Ok(None) => sys::exit(0),
+        Err(failure) => fail(&ends.setup, failure),
+    };
     let network = || match &order.listen {
         Some(wanted) => listen::open(wanted, &ends.setup).and_then(|()| resolver::cover()),
         None => Ok(()),
@@ -49,13 +51,8 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
         0 => network(),
         count => network().and_then(|()| listen::dialling(count, &ends.setup)),
     };
-    let Built { unprotected, layer } = match set_up(view, ids).and_then(|built| network().map(|()| built)) {
-        Ok(built) => built,
-        Err(failure) => {
-            wire::report(&ends.setup, &Report::Failed(failure));
-            sys::exit(1);
-        }
-    };
+    let built = build(view, ids).and_then(|built| network().map(|()| built));
+    let Built { unprotected, layer } = built.unwrap_or_else(|failure| fail(&ends.setup, failure));
     if let Some(layer) = layer {
         // Before the command is there: from here on this process and the command have no way to it but the overlay.
         wire::report_with(&ends.setup, &Report::Layer, &[layer.as_fd()]);
@@ -63,22 +60,35 @@ pub(super) fn run(plan: &Plan, order: &Order, view: &View, ids: (u32, u32), ends
     match sys::fork(0) {
         Ok(Side::Child) => {
             drop(ends.status);
-            contain::run(plan, order, &contain::Ends { setup: ends.setup, output: ends.output }, &unprotected)
+            contain::run(
+                plan,
+                &order,
+                &contain::Ends { setup: ends.setup, output: ends.output },
+                &unprotected,
+            )
         }
         Ok(Side::Parent(main)) => reap(main, &plan.limits, ids.0, ends),
-        Err(errno) => {
-            wire::report(&ends.setup, &Report::Failed(Failure::new("fork", errno.raw_os_error(), "")));
-            sys::exit(1)
-        }
+        Err(errno) => fail(&ends.setup, Failure::new("fork", errno.raw_os_error(), "")),
     }
 }
 
-pub(super) fn set_up(view: &View, ids: (u32, u32)) -> Result<Built, Failure> {
+fn fail(setup: &OwnedFd, failure: Failure) -> ! {
+    wire::report(setup, &Report::Failed(failure));
+    sys::exit(1)
+}
+
+/// Makes the namespaces what they should be.
+pub(super) fn enter(view: &View, ids: (u32, u32)) -> Result<(), Failure> {
     // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
     map_ids(ids, view.image.as_ref().map_or(ids, |_| NOBODY))?;
     sys::loopback_up().step("loopback")?;
-    sys::set_host_name(b"sandbox").step("host-name")?;
+    sys::set_host_name(b"sandbox").step("host-name")
+}
+
+/// Builds what is seen in them.
+pub(super) fn build(view: &View, ids: (u32, u32)) -> Result<Built, Failure> {
+    sys::unshare(libc::CLONE_NEWNS).step("mount-namespace")?;
     mounts::build(view, ids.0 == 0)
 }
 

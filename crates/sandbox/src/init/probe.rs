@@ -18,13 +18,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use super::{contain, kill, pid1, read_proc};
+use super::rules::Rules;
+use super::{kill, pid1, read_proc};
 use crate::bytes::Bytes;
 use crate::plan::{Carve, LandlockPlan};
 use crate::probe::{Fact, fact};
 use crate::profile::{ImageRoot, Profile};
 use crate::seccomp::Sockets;
 use crate::sys::{self, Side};
+use crate::system::{self, SYSTEM};
 use crate::view::{self, View};
 use crate::wire::{self, Report};
 use crate::{landlock, seccomp};
@@ -51,18 +53,21 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         }
     };
     let host = Host::new();
+    let silent = look_for_system();
     let view = scratch.view();
     let all = pid1::NAMESPACES;
     // Taken here: in a new user namespace nobody has an id before its map is written.
     let ids = sys::ids();
     let in_view = |check: &dyn Fn() -> Seen| -> Seen {
         let view = view.as_ref().map_err(Clone::clone)?;
-        pid1::set_up(view, ids).map_err(|failure| failure.to_string())?;
+        let built = pid1::enter(view, ids).and_then(|()| pid1::build(view, ids));
+        built.map_err(|failure| failure.to_string())?;
         check()
     };
     let in_image = |check: &dyn Fn() -> Seen| -> Seen {
         let view = scratch.image_view()?;
-        pid1::set_up(&view, ids).map_err(|failure| failure.to_string())?;
+        let built = pid1::enter(&view, ids).and_then(|()| pid1::build(&view, ids));
+        built.map_err(|failure| failure.to_string())?;
         check()
     };
     let checks: [(&str, libc::c_int, Check<'_>); 19] = [
@@ -74,13 +79,13 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         (fact::LANDLOCK_READ, 0, &|| scratch.landlock_read()),
         (fact::LANDLOCK_SIBLINGS, 0, &|| scratch.landlock_siblings()),
         (fact::USER_NAMESPACE, libc::CLONE_NEWUSER, &|| user_namespace(ids)),
-        (fact::VIEW, all, &|| in_view(&|| scratch.only_listed())),
+        (fact::VIEW, all, &|| in_view(&|| scratch.only_listed(&silent))),
         (fact::READ_ONLY, all, &|| in_view(&|| scratch.read_only())),
         (fact::PIN, all, &|| in_view(&|| scratch.pinned())),
         (fact::PROC, all, &|| in_view(&own_proc)),
         (fact::NET, all, &|| in_view(&|| host.unreachable())),
         (fact::IPC, all, &|| in_view(&|| host.no_segment())),
-        (fact::OVERLAY, all, &|| layer::overlay(&scratch.path, ids)),
+        (fact::OVERLAY, all | libc::CLONE_NEWNS, &|| layer::overlay(&scratch.path, ids)),
         (fact::FILE_SIZE, 0, &|| scratch.file_size()),
         (fact::OPEN_FILES, 0, &open_files),
         (fact::IMAGE, all, &|| in_image(&|| scratch.image_only())),
@@ -97,10 +102,25 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
 /// Performs the one check of an overlay over this folder, and reports it; returns the helper's exit status.
 pub(super) fn perform_overlay(control: BorrowedFd<'_>, folder: &Path) -> i32 {
     let ids = sys::ids();
-    let seen = in_child(pid1::NAMESPACES, &|| layer::overlay(folder, ids));
+    let seen = in_child(pid1::NAMESPACES | libc::CLONE_NEWNS, &|| layer::overlay(folder, ids));
     let (holds, detail) = (seen.is_ok(), seen.unwrap_or_else(|wrong| wrong));
     wire::report(control, &Report::Fact(Fact { name: fact::OVERLAY.to_owned(), holds, detail }));
     0
+}
+
+/// Looks for the system's folders in processes of their own, for all that is done here; gives those that do not answer.
+fn look_for_system() -> Vec<&'static str> {
+    let is_there = |path: &str| Path::new(path).exists();
+    // All in one, as mostly each answers.
+    let all = in_child(0, &|| Ok(SYSTEM.iter().filter(|path| is_there(path)).count().to_string()));
+    let mut silent = Vec::new();
+    if all.is_err() {
+        let hangs = |path: &&str| in_child(0, &|| Ok(is_there(path).to_string())).is_err();
+        silent.extend(SYSTEM.into_iter().filter(hangs));
+    }
+    let answers = SYSTEM.iter().filter(|path| !silent.contains(path));
+    system::know(answers.filter(|path| is_there(path)).map(PathBuf::from).collect());
+    silent
 }
 
 /// Runs a check in a forked process and waits for its answer, at most [`LIMIT`].
@@ -347,7 +367,7 @@ impl Scratch {
         rustix::thread::set_no_new_privs(true).map_err(text)?;
         works("a write before", fs::write(self.at("out/before"), "x"))?;
         works("a read before", fs::read(self.at("out/secret")))?;
-        contain::restrict(&plan).map_err(text)
+        Rules::make(&plan).and_then(Rules::restrict).map_err(text)
     }
 
     fn plan(&self, govern_reads: bool) -> Result<LandlockPlan, String> {
@@ -406,7 +426,7 @@ impl Scratch {
         Ok("a protected folder beside writable ones stays".to_owned())
     }
 
-    fn only_listed(&self) -> Seen {
+    fn only_listed(&self, silent: &[&str]) -> Seen {
         works("the workspace", fs::read(self.at("in/file")))?;
         works("/etc/passwd", fs::read("/etc/passwd"))?;
         works("/tmp", fs::write("/tmp/new", "x"))?;
@@ -418,7 +438,12 @@ impl Scratch {
         ] {
             refused("an unlisted path", fs::symlink_metadata(path), &[Errno::NOENT])?;
         }
-        Ok("only listed paths exist".to_owned())
+        Ok(match silent {
+            [] => "only listed paths exist".to_owned(),
+            silent => {
+                format!("only listed paths exist; left out, as they do not answer: {}", silent.join(", "))
+            }
+        })
     }
 
     fn read_only(&self) -> Seen {

@@ -1,30 +1,27 @@
 //! The supervisor: starts the command, drains its output, keeps the clock, kills its tree, leaves the record.
 
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use provost_core::caps::{Cap, CapHit, Caps};
 use provost_core::containment::{Guarantee, Rung, Strength};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
-use rustix::pipe::PipeFlags;
 
 use super::capture::Capture;
 use super::pid1::Last;
+use super::ready::{Child, PIPE_SIZE, PrivateTmp, Ready, parse};
 use super::sample::{self, Sampler};
-use super::{contain, kill, overlay, pid1, read_all};
+use super::{contain, kill, overlay};
 use crate::broker;
-use crate::bytes::Bytes;
 use crate::engine::{Container, Fate};
-use crate::plan::{Order, Plan};
+use crate::plan::Order;
 use crate::record::{self, Ended, ExitRecord, Failure};
 use crate::sandbox::memory;
-use crate::sys::{self, Side, Step};
-use crate::view::HOME;
+use crate::sys::{self, Step};
 use crate::wire::{self, Report};
 
 /// Set-up that takes longer hangs (a dead network file system, most likely).
@@ -32,40 +29,65 @@ const SETUP_LIMIT: Duration = Duration::from_secs(10);
 /// How long the dead may take to be gone.
 pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
 const CHUNK: usize = 64 * 1024;
-/// A larger pipe means fewer wake-ups; the kernel may refuse.
-const PIPE_SIZE: usize = 256 * 1024;
 /// Reads that empty a full pipe with room to spare.
 const LAST_READS: usize = 4 * PIPE_SIZE / CHUNK;
 
+/// Stands by for a command of this plan, and supervises it from start to record; returns the helper's exit status.
+pub(super) fn stand_by(driver: OwnedFd, launcher: OwnedFd, plan: &OwnedFd) -> i32 {
+    // What fails now is made again when it is wanted, and then it is the command's failure.
+    let ready = Ready::make(plan);
+    let descriptors = match wire::receive(&driver, RecvFlags::empty()) {
+        Ok((packet, descriptors)) if packet == [wire::SUPERVISE] => descriptors,
+        // The driver is gone or does not need us any more.
+        _ => return withdraw(ready),
+    };
+    // Should it not be heard, nobody stands by until the next command is wanted.
+    let _ = rustix::io::write(&launcher, &[wire::TAKEN]);
+    drop(driver);
+    match ready {
+        Ok(ready) if ready.is_whole() => supervise(descriptors, launcher, Ok(ready)),
+        other => {
+            withdraw(other);
+            supervise(descriptors, launcher, Ready::make(plan))
+        }
+    }
+}
+
+fn withdraw(ready: Result<Ready, Failure>) -> i32 {
+    if let Ok(ready) = ready {
+        ready.abandon();
+    }
+    0
+}
+
 /// Supervises one command from start to record; returns the helper's exit status.
-pub(super) fn supervise(control: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
+fn supervise(descriptors: Vec<OwnedFd>, launcher: OwnedFd, ready: Result<Ready, Failure>) -> i32 {
     let mut descriptors = descriptors.into_iter();
-    let (Some(plan), Some(order), Some(folder)) =
+    let (Some(order), Some(folder), Some(control)) =
         (descriptors.next(), descriptors.next(), descriptors.next())
     else {
-        wire::report(&control, &Report::Failed(Failure::new("plan", libc::EBADMSG, "")));
-        return 1;
+        return withdraw(ready);
     };
     // Held until this process ends, however it ends: it must outlive the record's rename.
-    let _lock = match take_lock(folder.as_fd()) {
-        Ok(lock) => lock,
+    let file = match take_lock(folder.as_fd()) {
+        Ok(file) => file,
         Err(failure) => {
             // The folder is somebody else's, so nothing is written to it.
             wire::report(&control, &Report::Failed(failure));
+            withdraw(ready);
             return 1;
         }
     };
-    let mut private = None;
-    let result = run(&control, &plan, &order, folder.as_fd(), &mut private);
-    if let Some(path) = private {
-        // What the command made unremovable stays; it is in a folder that only its owner can enter.
-        let _ = std::fs::remove_dir_all(path);
-    }
+    let result = ready.and_then(|ready| {
+        let result = run(&control, &order, folder.as_fd(), launcher, &ready);
+        ready.private.iter().for_each(PrivateTmp::remove);
+        result
+    });
     match result {
         Ok(record) => {
             let written = serde_json::to_vec(&record)
                 .map_err(|_| Errno::INVAL)
-                .and_then(|text| write_whole(folder.as_fd(), record::EXIT, &text));
+                .and_then(|text| leave(folder.as_fd(), &file, record::EXIT, &text));
             wire::report(
                 &control,
                 &match written {
@@ -78,10 +100,10 @@ pub(super) fn supervise(control: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
         Err(failure) => {
             // Should the record fail to be written, the message below still says it; and with the `started` marker
             // gone the folder says the same.
+            let _ = rustix::fs::unlinkat(&folder, record::STARTED, AtFlags::empty());
             if let Ok(text) = serde_json::to_vec(&failure) {
-                let _ = write_whole(folder.as_fd(), record::NOT_STARTED, &text);
+                let _ = leave(folder.as_fd(), &file, record::NOT_STARTED, &text);
             }
-            let _ = rustix::fs::unlinkat(&folder, record::STARTED, rustix::fs::AtFlags::empty());
             wire::report(&control, &Report::Failed(failure));
             1
         }
@@ -90,27 +112,19 @@ pub(super) fn supervise(control: OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
 
 fn run(
     control: &OwnedFd,
-    plan: &OwnedFd,
     order: &OwnedFd,
     folder: BorrowedFd<'_>,
-    private: &mut Option<PathBuf>,
+    launcher: OwnedFd,
+    ready: &Ready,
 ) -> Result<ExitRecord, Failure> {
-    let plan: Plan = parse(plan)?;
-    let mut order: Order = parse(order)?;
-    if plan.rung == Rung::R2 {
-        *private = Some(private_tmp(&mut order)?);
-    }
-    let plan = with_private_tmp(plan, private.as_deref());
-
-    let signals = sys::child_signals().step("signals")?;
-    if matches!(plan.rung, Rung::R1 | Rung::R2) {
-        sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).step("subreaper")?;
-    }
-    let mut child = start(&plan, &order)?;
-    // Nobody of the same user reads our memory or takes our descriptors. Not earlier: the child still has to write
+    let Ready { plan, signals, private, child } = ready;
+    // Nobody of the same user reads our memory or takes our descriptors. Not earlier: who is forked before has to write
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
-    let Readiness { unprotected, layer } = await_ready(control, &mut child, plan.rung, private.as_deref())?;
+    let wanted = parse::<Order>(order).and_then(|wanted| child.order(order).map(|()| wanted));
+    let order = wanted.inspect_err(|_| child.abandon(plan.rung))?;
+    let private = private.as_ref().map(PrivateTmp::path);
+    let Readiness { unprotected, layer } = await_ready(control, child, plan.rung, private)?;
     let mut receipt = plan.receipt.clone();
     if !unprotected.is_empty() {
         receipt.guarantees.insert(Guarantee::Protected, Strength::Absent);
@@ -123,15 +137,17 @@ fn run(
     // From here on the command may have run.
     mark_started(folder)
         .step("started-marker")
-        .and_then(|()| let_go(control, &child))
+        .and_then(|()| let_go(control, child))
         .inspect_err(|_| child.abandon(plan.rung))?;
     let began = Instant::now();
     wire::report(control, &Report::Started);
+    // The command runs: now there is time to make the next one ready.
+    drop(launcher);
 
     let mut watch = Watch {
         control: Some(control),
-        child: &child,
-        signals: &signals,
+        child,
+        signals,
         capture: Capture::new(order.keep_head, order.keep_tail),
         buffer: vec![0; CHUNK],
         output_open: true,
@@ -150,7 +166,7 @@ fn run(
         end_container(container, watch.last.status.filter(|_| cut.is_none()))
     });
     let survivors = watch.finish(plan.rung, cut.is_some()) + left;
-    if let Some(failure) = exec_failure(&child) {
+    if let Some(failure) = exec_failure(child) {
         return Err(failure);
     }
     let Last { status, over, mut hits } = std::mem::take(&mut watch.last);
@@ -198,18 +214,12 @@ fn end_container(container: &Container, status: Option<i32>) -> (Fate, u32) {
     (fate, u32::from(!container.remove()))
 }
 
-pub(super) fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, Failure> {
-    let text = read_all(fd.as_fd()).step("plan")?;
-    serde_json::from_slice(&text).map_err(|error| Failure::new("plan", libc::EBADMSG, error.to_string()))
-}
-
 fn take_lock(folder: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock =
-        rustix::fs::openat(folder, record::LOCK, flags, Mode::from_raw_mode(0o600)).step("record-lock")?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = rustix::fs::openat(folder, record::BOOT, flags, Mode::empty()).step("record-lock")?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).step("record-lock")?;
     for name in record::LEFT_BEHIND {
-        if rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        if rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             // Somebody's record; it must not be mixed with ours.
             return Err(Failure::new("record-folder", libc::EEXIST, name));
         }
@@ -217,102 +227,28 @@ fn take_lock(folder: BorrowedFd<'_>) -> Result<OwnedFd, Failure> {
     Ok(lock)
 }
 
-/// Writes a file under a temporary name and renames it into place: it is there whole or not at all.
-fn write_whole(folder: BorrowedFd<'_>, name: &str, text: &[u8]) -> Result<(), Errno> {
-    let temporary = format!("{name}.tmp");
-    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = rustix::fs::openat(folder, &temporary, flags, Mode::from_raw_mode(0o600))?;
-    let mut file = std::fs::File::from(file);
-    file.write_all(text).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    rustix::fs::renameat(folder, &temporary, folder, name)
+/// Makes the folder's file the record: under its name it is there whole or not at all.
+fn leave(folder: BorrowedFd<'_>, file: &OwnedFd, name: &str, text: &[u8]) -> Result<(), Errno> {
+    let mut done = 0;
+    while done < text.len() {
+        match rustix::io::pwrite(file, &text[done..], done as u64) {
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    rustix::fs::ftruncate(file, text.len() as u64)?;
+    rustix::fs::renameat(folder, record::BOOT, folder, name)
 }
 
 fn mark_started(folder: BorrowedFd<'_>) -> Result<(), Errno> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)
-}
-
-/// A fresh folder for a command that has no `/tmp` of its own, and the variables that point there.
-fn private_tmp(order: &mut Order) -> Result<PathBuf, Failure> {
-    let path = (0..16)
-        .find_map(|attempt| {
-            let mut random = [0u8; 8];
-            let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-            let path = PathBuf::from(format!("/tmp/provost-{:016x}", u64::from_ne_bytes(random) ^ attempt));
-            rustix::fs::mkdir(&path, Mode::from_raw_mode(0o700)).is_ok().then_some(path)
-        })
-        .ok_or_else(|| Failure::new("private-tmp", libc::EACCES, "/tmp"))?;
-    let home = path.join("home");
-    rustix::fs::mkdir(&home, Mode::from_raw_mode(0o700)).at("private-tmp", &home)?;
-    // Whatever variable names the home that a command would have under `/tmp`.
-    for variable in &mut order.env {
-        let name = variable.0.iter().position(|byte| *byte == b'=').map_or(0, |at| at + 1);
-        let (name, value) = variable.0.split_at(name);
-        let below =
-            value.strip_prefix(HOME.as_bytes()).filter(|rest| matches!(rest.first(), None | Some(b'/')));
-        if let Some(below) = below {
-            variable.0 = [name, Bytes::from(home.as_path()).0.as_slice(), below].concat();
+    match rustix::fs::linkat(folder, record::BOOT, folder, record::STARTED, AtFlags::empty()) {
+        // A file system that gives no file two names.
+        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(folder, record::STARTED, flags, Mode::from_raw_mode(0o600)).map(drop)
         }
-    }
-    order.env.retain(|variable| !variable.0.starts_with(b"TMPDIR="));
-    order.env.push(Bytes([b"TMPDIR=", Bytes::from(path.as_path()).0.as_slice()].concat()));
-    Ok(path)
-}
-
-fn with_private_tmp(mut plan: Plan, private: Option<&Path>) -> Plan {
-    if let (Some(rules), Some(path)) = (&mut plan.landlock, private) {
-        rules.full.push(path.into());
-    }
-    plan
-}
-
-/// The supervisor's ends of what connects it to the command.
-struct Child {
-    /// Process 1 under R3, the command's own process otherwise.
-    pid: libc::pid_t,
-    setup: OwnedFd,
-    /// Only under R3; otherwise the status comes from `waitpid`.
-    status: Option<OwnedFd>,
-    output: OwnedFd,
-}
-
-impl Child {
-    /// Kills and collects a child whose command has not been let go.
-    fn abandon(&mut self, rung: Rung) {
-        let _ = sys::kill(self.pid, libc::SIGKILL);
-        let _ = sys::reap(self.pid, true);
-        if matches!(rung, Rung::R1 | Rung::R2) {
-            kill::tree(Instant::now() + KILL_LIMIT);
-        }
-    }
-}
-
-fn start(plan: &Plan, order: &Order) -> Result<Child, Failure> {
-    let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?;
-    let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_SIZE);
-    rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK).step("pipe")?;
-    let (setup, setup_end) = wire::pair().step("socketpair")?;
-    if let Some(view) = &plan.view {
-        let ids = sys::ids();
-        let (status, status_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?;
-        rustix::fs::fcntl_setfl(&status, OFlags::NONBLOCK).step("pipe")?;
-        match sys::fork(pid1::NAMESPACES).step("user-namespace")? {
-            Side::Child => {
-                drop((output, setup, status));
-                let ends = pid1::Ends { setup: setup_end, status: status_end, output: output_end };
-                pid1::run(plan, order, view, ids, ends)
-            }
-            Side::Parent(pid) => Ok(Child { pid, setup, status: Some(status), output }),
-        }
-    } else {
-        match sys::fork(0).step("fork")? {
-            Side::Child => {
-                drop((output, setup));
-                let ends = contain::Ends { setup: setup_end, output: output_end };
-                contain::run(plan, order, &ends, &[])
-            }
-            Side::Parent(pid) => Ok(Child { pid, setup, status: None, output }),
-        }
+        other => other,
     }
 }
 
@@ -328,7 +264,7 @@ struct Readiness {
 /// layer before that.
 fn await_ready(
     control: &OwnedFd,
-    child: &mut Child,
+    child: &Child,
     rung: Rung,
     private: Option<&Path>,
 ) -> Result<Readiness, Failure> {

@@ -8,7 +8,7 @@ use rustix::net::RecvFlags;
 use rustix::process::Signal;
 
 use super::supervise::{self, KILL_LIMIT};
-use super::{contain, kill};
+use super::{contain, kill, ready};
 use crate::plan::Order;
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -27,7 +27,7 @@ pub(super) fn tend(control: &OwnedFd, descriptors: Vec<OwnedFd>) -> i32 {
 fn run(control: &OwnedFd, descriptors: Vec<OwnedFd>) -> Result<Report, Failure> {
     let [order, ends @ ..]: [OwnedFd; 4] =
         descriptors.try_into().map_err(|_| Failure::new("plan", libc::EBADMSG, ""))?;
-    let order: Order = supervise::parse(&order)?;
+    let order: Order = ready::parse(&order)?;
     let signals = sys::child_signals().step("signals")?;
     sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1).step("subreaper")?;
     let (setup, setup_end) = wire::pair().step("socketpair")?;

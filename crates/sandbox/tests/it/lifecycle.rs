@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use provost_core::containment::Rung;
 use provost_sandbox::{Cancel, Ended, Recovered, RunError, prepare_record, recover};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{Host, eventually, read, sandbox};
 
@@ -98,9 +99,17 @@ fn a_killed_supervisor_leaves_the_unknown_and_no_tree() {
     let driver = drive(host.dir.path(), "R3", "while :; do echo . >> beat; sleep 0.005; done");
     let beat = host.ws().join("beat");
     eventually("the command runs", || read(&beat).len() > 4);
-    // The launcher is the driver's child, the supervisor the launcher's.
-    let supervisor = child_of(child_of(driver.id()).as_raw_pid() as u32);
-    rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
+    // The launcher is the driver's child. Of its children one is at work, with process 1 and the command below it.
+    let launcher = child_of(driver.id());
+    let mut at_work = None;
+    eventually("the supervisor", || {
+        at_work = children_of(launcher).into_iter().find(|supervisor| {
+            children_of(*supervisor).into_iter().any(|first| !children_of(first).is_empty())
+        });
+        at_work.is_some()
+    });
+    let supervisor = at_work.unwrap();
+    kill_process(supervisor, Signal::KILL).unwrap();
     let record = host.dir.path().join("record");
     assert_eq!(recover(&record, Duration::from_secs(5)).unwrap(), Recovered::Unknown);
     eventually("the driver says so", || read(&host.dir.path().join("result")).contains("Unknown"));
@@ -110,19 +119,27 @@ fn a_killed_supervisor_leaves_the_unknown_and_no_tree() {
     shoot(driver);
 }
 
-fn child_of(parent: u32) -> rustix::process::Pid {
+fn child_of(parent: u32) -> Pid {
+    let parent = Pid::from_raw(parent as i32).unwrap();
     let mut found = None;
     eventually("a child", || {
-        found = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).find_map(|entry| {
-            let stat = read(&entry.path().join("stat"));
-            let fields = stat.rsplit_once(')')?.1;
-            let mut fields = fields.split_whitespace();
-            let (state, above) = (fields.next()?, fields.next()?);
-            (state != "Z" && above == parent.to_string()).then(|| entry.file_name().to_str()?.parse().ok())?
-        });
+        found = children_of(parent).first().copied();
         found.is_some()
     });
-    rustix::process::Pid::from_raw(found.unwrap()).unwrap()
+    found.unwrap()
+}
+
+/// Those that live.
+fn children_of(parent: Pid) -> Vec<Pid> {
+    let child = |entry: std::fs::DirEntry| {
+        let stat = read(&entry.path().join("stat"));
+        let fields = stat.rsplit_once(')')?.1;
+        let mut fields = fields.split_whitespace();
+        let (state, above) = (fields.next()?, fields.next()?);
+        let is_one = state != "Z" && above == parent.as_raw_pid().to_string();
+        is_one.then(|| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))?
+    };
+    std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter_map(child).collect()
 }
 
 #[test]
@@ -150,7 +167,7 @@ fn a_killed_launcher_is_replaced_and_takes_nothing_with_it() {
     let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; echo whole";
     let driver = drive(host.dir.path(), "R3", script);
     eventually("the command runs", || host.ws().join("begun").exists());
-    rustix::process::kill_process(child_of(driver.id()), rustix::process::Signal::KILL).unwrap();
+    kill_process(child_of(driver.id()), Signal::KILL).unwrap();
     std::fs::write(host.ws().join("go"), "").unwrap();
     let result = || read(&host.dir.path().join("result"));
     eventually("the result", || !result().is_empty());

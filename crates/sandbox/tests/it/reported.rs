@@ -8,7 +8,7 @@
 //! | 7 | `f07_…` here, and `files::nothing_appears_on_the_host` |
 //! | 8 | `lifecycle::a_plan_and_a_command_of_any_size` |
 //! | 9 | `f09_…` here; what it costs is in `bench/` |
-//! | 10 | each check of the probe has 500 ms; a file system that hangs cannot be made here without rights of the host's |
+//! | 10 | `f10_…` here |
 //! | 11 | `network::pathname_unix_socket`, attacks `docker-socket`, `socket-in-run` (`selftest.rs`) |
 //! | 12, 13 | `egress::clients`, `egress::tools`, `egress::refusals`; without hosts allowed `network.rs` |
 //! | 14 | `provost-tools`: `s8_no_way_out_by_argument`; no file of a workspace is read as policy |
@@ -27,12 +27,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use provost_core::containment::Rung;
 use provost_sandbox::{Cancel, Ended, Probe, Profile, Recovered, RungChoice, Sandbox, recover};
+
+use rustix::mount::{MountFlags, mount};
 
 use crate::support::{CONTAINED, Host, eventually};
 
@@ -124,6 +127,61 @@ fn f09_what_lies_in_a_workspace_is_not_walked_for_a_command() {
         host.run_with(rung, profile, &host.command(&["true"])).assert_ok();
     }
     fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
+/// Set in the copy that has a file system in `/opt` which never answers.
+const SILENT: &str = "PROVOST_IT_SILENT";
+
+#[test]
+fn f10_process() {
+    let Some(home) = std::env::var_os(SILENT).map(PathBuf::from) else { return };
+    // Held open and never read: whoever looks waits.
+    let server = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
+    let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+    let options = std::ffi::CString::new(options).unwrap();
+    mount("silent", "/opt", "fuse", MountFlags::empty(), options.as_c_str()).unwrap();
+    let probe = Probe::run();
+    assert_eq!(probe.strongest, Rung::R3, "{probe:#?}");
+    assert!(probe.facts.iter().any(|fact| fact.detail.contains("do not answer: /opt")), "{probe:#?}");
+    for rung in CONTAINED {
+        let record_dir = home.join("records").join(format!("{rung:?}"));
+        fs::create_dir(&record_dir).unwrap();
+        let profile = Profile::for_workspace(home.join("ws")).unwrap();
+        let sandbox = Sandbox::new(&probe, profile, RungChoice::Exactly(rung)).unwrap();
+        let command = provost_sandbox::Command {
+            argv: ["sh", "-c", "echo runs"].map(Into::into).to_vec(),
+            cwd: home.join("ws"),
+            env: [("PATH".into(), "/usr/bin:/bin".into())].into(),
+            wall: Duration::from_secs(20),
+            keep_head: 1000,
+            keep_tail: 1000,
+            record_dir,
+            program: None,
+            egress: None,
+        };
+        let record = sandbox.run(&command, &Cancel::new().unwrap()).unwrap();
+        assert_eq!((record.ended, record.output.head.as_slice()), (Ended::Exited(0), b"runs\n".as_slice()));
+    }
+    println!("f10 holds");
+}
+
+/// An ordinary user may not open `/dev/fuse` everywhere; root's run of this test is the one that counts.
+#[test]
+fn f10_a_file_system_that_hangs_stops_nobody() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    assert!(Path::new("/opt").is_dir(), "a folder is needed to mount over");
+    let host = Host::new();
+    let output = std::process::Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "reported::f10_process", "--nocapture"])
+        .env(SILENT, host.dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("f10 holds"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Set in the copy that has another `/etc`.

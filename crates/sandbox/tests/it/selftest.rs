@@ -1,9 +1,10 @@
 //! The attack suite under each rung, as root and (by `ordinary.rs`) as a user without capabilities.
 
 use provost_core::containment::Rung;
-use provost_sandbox::{SelfTest, Verdict};
+use provost_sandbox::{Git, ImageRoot, Network, SelfTest, Setting, Verdict, Workspace};
 
-use crate::support::{CONTAINED, probe};
+use crate::images;
+use crate::support::{CONTAINED, Host, probe};
 
 /// Everything that works here without containment fails where it is promised to.
 #[test]
@@ -18,6 +19,40 @@ fn every_rung_holds_what_it_promises() {
         assert!(broken.is_empty(), "{rung}: {broken:#?}");
         // Many of them, whatever this kernel lacks; so they were really tried.
         assert!(test.counts().held > 150, "{}", test.counts());
+    }
+}
+
+/// In other settings too: with an image, with changes staged, with hosts that may be dialled, with commits allowed.
+#[test]
+fn what_is_asked_for_beside_a_rung_takes_nothing_from_it() {
+    let host = Host::new();
+    let (image, _) = images::shell(&host);
+    let plain = |rung| Setting::from(rung);
+    let root = ImageRoot { folder: image.root(), digest: image.digest, by: None };
+    let settings = [
+        Setting { image: Some(root), network: Network::Hosts, ..plain(Rung::R4) },
+        Setting { workspace: Workspace::Staged, ..plain(Rung::R3) },
+        Setting { network: Network::Hosts, git: Git::Commit, ..plain(Rung::R3) },
+        Setting { network: Network::Hosts, git: Git::Commit, ..plain(Rung::R2) },
+    ];
+    // All with the image; otherwise what has to do with what is asked for.
+    let about =
+        ["staged-", "fill-", "git-", "nested-", "write", "tcp", "udp", "dns", "dial-", "docker-", "log-"];
+    for setting in settings {
+        let name = format!("{:?} {:?}", setting.rung, setting.extras());
+        let all = setting.rung == Rung::R4;
+        let wanted = |name: &str| all || about.iter().any(|start| name.starts_with(start));
+        let test = SelfTest::of(probe(), setting, wanted).unwrap();
+        println!("{name}: {} in {} ms", test.counts(), test.took_ms);
+        for attempt in &test.attempts {
+            println!("{:<28} {:?}", attempt.name, attempt.verdict);
+        }
+        let broken: Vec<_> = test.mismatches().collect();
+        assert!(broken.is_empty(), "{name}: {broken:#?}");
+        assert!(test.counts().held > if all { 150 } else { 40 }, "{name}: {}", test.counts());
+        let staged = test.attempts.iter().filter(|attempt| attempt.name.starts_with("staged-"));
+        let held = staged.filter(|attempt| matches!(attempt.verdict, Verdict::Held { .. })).count();
+        assert_eq!(held, if name.contains("staged") { 12 } else { 0 }, "{name}");
     }
 }
 
