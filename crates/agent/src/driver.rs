@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use provost_core::contract::Limits;
 use provost_core::digest::TreeDigest;
@@ -12,7 +13,7 @@ use provost_core::outcome::Pause;
 use provost_core::state::Next;
 use provost_core::transcript::{self, Assistant, Message};
 use provost_journal::Word;
-use provost_model::Dialogue;
+use provost_model::{Dialogue, RateLimits};
 
 use crate::ask::Metered;
 use crate::door::{Dials, Processes};
@@ -75,6 +76,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) stop: transcript::Stop,
     /// The last request as its vendor counted it, for estimating the next.
     pub(crate) metered: Option<Metered>,
+    /// What the vendor last said of its limits, and when.
+    pub(crate) limits_told: Option<(Instant, RateLimits)>,
     /// The image that is the root of commands, where the policy names one.
     pub(crate) image: Option<Image>,
     /// The environment of commands.

@@ -143,12 +143,7 @@ impl Ledger {
     }
 
     pub(crate) fn settle(&mut self, usage: &Usage) {
-        let sum = &mut self.usage;
-        sum.input = sum.input.saturating_add(usage.input);
-        sum.output = sum.output.saturating_add(usage.output);
-        sum.cache_read = sum.cache_read.saturating_add(usage.cache_read);
-        sum.cache_write = sum.cache_write.saturating_add(usage.cache_write);
-        sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+        self.usage.add(usage);
         if let Some(price) = &self.price {
             self.cost_micros = self.cost_micros.saturating_add(price.of(usage));
         }

@@ -25,6 +25,7 @@ pub mod price;
 pub mod process;
 pub mod queue;
 pub mod rate_limits;
+pub mod spend;
 pub mod staged;
 pub mod state;
 pub mod text;

@@ -7,6 +7,7 @@ mod commits;
 mod durability;
 mod gate;
 mod holes;
+mod money;
 mod network;
 mod ordinary;
 mod planner;

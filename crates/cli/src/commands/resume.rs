@@ -72,7 +72,8 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
         console.expect_model(&model.base_url, &model.name);
     }
     let approver = approver(args.yes.into(), Preview::new(root, limits));
-    let runtime = runtime(world, &place, &model, output.observer(), approver)?;
+    let mut runtime = runtime(world, &place, &model, output.observer(), approver)?;
+    runtime.pace = args.pace.pace.unwrap_or_default();
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }

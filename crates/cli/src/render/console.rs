@@ -21,7 +21,7 @@ use provost::core::text::{Lines, visible};
 
 use super::changes::word;
 use super::report::{receipt_lines, standing};
-use super::words::{act_title, behind, clipped, counted, duration, exit, hosts, policy};
+use super::words::{act_title, behind, clipped, counted, duration, exit, hosts, policy, price};
 
 /// What stands before a line of ours that belongs to no act: as much as step and act take up.
 const MARGIN: &str = "         ";
@@ -264,6 +264,9 @@ impl Console {
             ));
         }
         self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
+        if let Some(known) = &created.price {
+            self.line(&format!("  price {}", price(known)));
+        }
         self.line(&format!("  policy {}", policy(&created.policy)));
         if created.policy.workspace.is_staged() {
             self.line(

@@ -146,6 +146,55 @@ pub(super) fn events(
     })
 }
 
+/// Where the kind of an event stands at most before the end of its line: behind it come two digests, place, run and
+/// version.
+const KIND_BEFORE_END: usize = 320;
+
+pub(super) fn events_of(
+    conn: &Connection,
+    path: &Path,
+    run: &RunId,
+    kinds: &[&str],
+) -> Result<Vec<Event>, Failure> {
+    let found = stored(conn, path, run)?;
+    let marks: Vec<Vec<u8>> = kinds.iter().map(|kind| format!("\"kind\":\"{kind}\"").into_bytes()).collect();
+    let is_one = |json: &[u8]| {
+        let end = &json[json.len().saturating_sub(KIND_BEFORE_END)..];
+        marks.iter().any(|mark| end.windows(mark.len()).any(|part| part == mark.as_slice()))
+    };
+    let mut select = conn.prepare_cached(
+        "SELECT key, CAST(json AS BLOB) FROM event WHERE key >= ?1 AND key < ?2 ORDER BY key",
+    )?;
+    let mut rows = select.query([key(found.id, 0), key(found.id, found.head.next)])?;
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next()? {
+        let json = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        if is_one(json) {
+            let place = u64::try_from(row.get::<_, i64>(0)? - key(found.id, 0)).unwrap_or_default();
+            lines.push((place, json.to_vec()));
+        }
+    }
+    let mut events = Vec::with_capacity(lines.len());
+    for (place, json) in lines {
+        let own = chain::unseal_own(&json).filter(|event| event.stream == *run && event.seq == place);
+        let event = match own {
+            Some(event) => event,
+            None => {
+                link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
+                Event::from_json(&json).map_err(|error| StoreError::Unreadable {
+                    path: path.to_owned(),
+                    run: run.clone(),
+                    detail: error.to_string(),
+                })?
+            }
+        };
+        if kinds.contains(&event.body.kind()) {
+            events.push(event);
+        }
+    }
+    Ok(events)
+}
+
 pub(super) fn events_json(conn: &Connection, path: &Path, run: &RunId) -> Result<Vec<Vec<u8>>, Failure> {
     let found = stored(conn, path, run)?;
     lines(conn, path, &found, 0, |json, place| {

@@ -372,6 +372,10 @@ impl Decode for Decoder {
         !self.blocks.is_empty()
     }
 
+    fn size(&self) -> usize {
+        self.size
+    }
+
     fn usage(&self) -> Option<Usage> {
         self.usage.read()
     }

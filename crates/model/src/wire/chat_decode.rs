@@ -324,6 +324,10 @@ impl Decode for Decoder {
         !self.text.is_empty() || !self.reasoning.is_empty() || !self.slots.is_empty()
     }
 
+    fn size(&self) -> usize {
+        self.size
+    }
+
     fn usage(&self) -> Option<Usage> {
         self.usage.as_deref().and_then(|raw| read_usage(raw.get()))
     }

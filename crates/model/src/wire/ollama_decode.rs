@@ -132,9 +132,7 @@ impl Decoder {
             self.slots.push(Slot { call: Call { id, name, arguments }, shown: false });
             self.show(sink, false);
         }
-        let calls: usize = self.slots.iter().map(|slot| slot.call.arguments.len()).sum();
-        let size = self.text.len() + self.thinking.len() + calls;
-        if size > ANSWER_LIMIT || self.slots.len() > 4_096 { Err(too_large()) } else { Ok(()) }
+        if self.size() > ANSWER_LIMIT || self.slots.len() > 4_096 { Err(too_large()) } else { Ok(()) }
     }
 
     /// Shows the calls not yet shown. Before the end, only those whose arguments are whole.
@@ -211,6 +209,11 @@ impl Decode for Decoder {
     }
 
     /// A prompt that older servers found whole in their cache is not counted at all: then nothing is known.
+    fn size(&self) -> usize {
+        let calls: usize = self.slots.iter().map(|slot| slot.call.arguments.len()).sum();
+        self.text.len() + self.thinking.len() + calls
+    }
+
     fn usage(&self) -> Option<Usage> {
         let input = self.counts.prompt_eval_count?;
         let output = self.counts.eval_count.unwrap_or(0);

@@ -418,6 +418,10 @@ impl Decode for Decoder {
         !self.slots.is_empty()
     }
 
+    fn size(&self) -> usize {
+        self.size
+    }
+
     fn usage(&self) -> Option<Usage> {
         self.usage.as_deref().and_then(|raw| read_usage(raw.get()))
     }

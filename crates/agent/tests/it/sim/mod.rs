@@ -92,6 +92,7 @@ impl Sim {
             approver: Arc::new(Approver),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
+            pace: std::time::Duration::ZERO,
             host: HostEnvironment::default(),
             images: provost_sandbox::image::ImageStore::new(dir.path().join("images")),
             spool: dir.path().join("spool"),
