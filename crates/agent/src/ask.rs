@@ -7,22 +7,17 @@ use provost_core::budget::{Bound, LEAST_OUTPUT};
 use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
+use provost_core::route::RouteId;
 use provost_core::transcript::{Call, Usage};
 use provost_model::{Answer, Billed, Failure, FailureClass, Invocation, Sink};
 
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
-use crate::meter::{BYTES_PER_TOKEN, MOST_BYTES_PER_TOKEN, Reserved, charge, limits_told, plausible};
+use crate::meter::{Reserved, charge, limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
-
-/// A request as its vendor counted it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Metered {
-    bytes: u64,
-    tokens: u64,
-}
+use crate::talk::{BYTES_PER_TOKEN, Talk};
 
 struct Relay<'a> {
     observer: &'a dyn Observer,
@@ -58,12 +53,18 @@ const ANSWER_LIMIT: Duration = Duration::from_mins(15);
 const SILENCE_LIMIT: Duration = Duration::from_mins(3);
 
 impl Driver<'_> {
-    pub(crate) async fn ask(&mut self, step: StepId, invocation: String) -> Result<(), RunError> {
+    pub(crate) async fn ask(
+        &mut self,
+        step: StepId,
+        invocation: String,
+        route: RouteId,
+    ) -> Result<(), RunError> {
         self.show_model_what_is_durable().await?;
-        let estimate = self.estimate();
+        self.talk_to(route).await?;
+        let estimate = self.talk.estimate();
         if let Some(failure) = self.too_long() {
-            self.failed(step, 1, &failure, Reserved { input: 0, output: 0 }, None).await?;
-            return self.detach(Pause::Provider, None).await;
+            // The state knows whether anybody else may be asked, whose window may be larger.
+            return self.failed(step, 1, &failure, Reserved { input: 0, output: 0 }, None).await;
         }
         let begun = Instant::now();
         let ledger = self.recorder.state().ledger();
@@ -78,7 +79,8 @@ impl Driver<'_> {
                 return Ok(());
             }
             // Each time: an attempt that failed may have cost something.
-            let reserved = self.recorder.state().ledger().reserve(estimate, self.limits.answer_tokens);
+            let state = self.recorder.state();
+            let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
                 Ok(tokens) => self.fitting(tokens, estimate),
                 Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
@@ -90,7 +92,7 @@ impl Driver<'_> {
             let observer = self.runtime.observer.clone();
             let mut relay = Relay { observer: observer.as_ref(), heard: 0 };
             let answer = {
-                let asking = self.dialogue.ask(&request, &mut relay);
+                let asking = self.talk.dialogue.ask(&request, &mut relay);
                 tokio::pin!(asking);
                 loop {
                     tokio::select! {
@@ -121,7 +123,8 @@ impl Driver<'_> {
                         return self.finish(Outcome::BudgetSpent { bound: Bound::Time }).await;
                     }
                     let Some(wait) = wait else {
-                        return self.detach(Pause::Provider, None).await;
+                        // The state knows whether anybody else may be asked.
+                        return Ok(());
                     };
                     if self.wait(wait).await? == Waited::Interrupted {
                         return Ok(());
@@ -147,7 +150,7 @@ impl Driver<'_> {
     /// Waits until the vendor grants something again, where the last response said that nothing is left and when there
     /// will be, and the caller wants to wait so long.
     async fn pace(&mut self, left: Duration) -> Result<Waited, RunError> {
-        let Some((told, limits)) = self.limits_told.take() else { return Ok(Waited::Over) };
+        let Some((told, limits)) = self.talk.limits_told.take() else { return Ok(Waited::Over) };
         let wait = limits.spent_until().map_or(Duration::ZERO, |reset| reset.saturating_sub(told.elapsed()));
         if wait.is_zero() || wait > self.runtime.pace.min(left) {
             return Ok(Waited::Over);
@@ -157,19 +160,12 @@ impl Driver<'_> {
 
     /// Says so where the prompt cannot fit into the model's window: the vendor would say it after having been sent it.
     fn too_long(&self) -> Option<Failure> {
-        let model = &self.recorder.state().created()?.model;
+        let (model, _) = self.recorder.state().model_of(self.talk.route)?;
         let window = model.window?;
-        let bytes = self.dialogue.prompt_bytes() as u64;
-        let least = match self.metered {
-            Some(Metered { bytes: then, tokens }) => {
-                tokens + bytes.saturating_sub(then) / MOST_BYTES_PER_TOKEN
-            }
-            None => bytes / MOST_BYTES_PER_TOKEN,
-        };
+        let least = self.talk.least();
         (least >= window).then(|| {
             let message = format!(
-                "the prompt has {bytes} bytes, which are more than {least} tokens, and the window of `{}` holds {window}; it \
-                 was not sent",
+                "the prompt has more than {least} tokens, and the window of `{}` holds {window}; it was not sent",
                 model.name
             );
             Failure::new(FailureClass::ContextOverflow, message)
@@ -179,23 +175,27 @@ impl Driver<'_> {
     /// No more tokens of output than the window has room for, where the vendor has counted the prompt: some refuse to be
     /// asked for more. Before that it is not known well enough.
     fn fitting(&self, output: u64, prompt: u64) -> u64 {
-        let window = self.recorder.state().created().and_then(|created| created.model.window);
-        match (window, self.metered) {
-            (Some(window), Some(_)) => output.min(window.saturating_sub(prompt).max(LEAST_OUTPUT)),
+        let window = self.recorder.state().model_of(self.talk.route).and_then(|(model, _)| model.window);
+        match window {
+            Some(window) if self.talk.is_metered() => {
+                output.min(window.saturating_sub(prompt).max(LEAST_OUTPUT))
+            }
             _ => output,
         }
     }
 
-    /// Input tokens of the next request: what the vendor counted for the last one, and what came since.
-    fn estimate(&self) -> u64 {
-        let bytes = self.dialogue.prompt_bytes() as u64;
-        match self.metered {
-            Some(Metered { bytes: then, tokens }) => {
-                // Rounded up: two parts have more between them than one whole.
-                tokens + bytes.saturating_sub(then).div_ceil(BYTES_PER_TOKEN)
-            }
-            None => bytes.div_ceil(BYTES_PER_TOKEN),
+    /// Turns to another model, which is told all that was said so far.
+    async fn talk_to(&mut self, route: RouteId) -> Result<(), RunError> {
+        if self.talk.route == route {
+            return Ok(());
         }
+        let provider = self.runtime.asked(route)?;
+        let mut talk = Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
+        for message in self.recorder.all_messages().await? {
+            talk.push(&message);
+        }
+        self.talk = talk;
+        Ok(())
     }
 
     fn answered(
@@ -208,12 +208,9 @@ impl Driver<'_> {
         let json =
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let estimated = answer.usage.is_none();
-        self.metered = answer.usage.map(plausible).map(|usage| Metered {
-            bytes: self.dialogue.prompt_bytes() as u64,
-            tokens: usage.total().saturating_sub(usage.output),
-        });
+        self.talk.meter(answer.usage.map(plausible));
         if !answer.rate_limits.is_empty() {
-            self.limits_told = Some((Instant::now(), answer.rate_limits.clone()));
+            self.talk.limits_told = Some((Instant::now(), answer.rate_limits.clone()));
         }
         let usage = answer.usage.map_or_else(
             || {
@@ -225,6 +222,8 @@ impl Driver<'_> {
         let body = ModelAnswered {
             step,
             invocation,
+            route: self.talk.route,
+            prompt: self.talk.prompt(),
             answer: self.recorder.content(json),
             calls: answer.assistant.calls.len() as u32,
             text: !answer.assistant.text.trim().is_empty(),
@@ -238,6 +237,9 @@ impl Driver<'_> {
             ttft_ms: answer.ttft_ms,
         };
         self.recorder.record(Body::ModelAnswered(body))?;
+        if let Some(missed) = self.recorder.state().cache_miss() {
+            self.recorder.record(Body::CacheMissed(missed))?;
+        }
         self.answer = Some(Arc::new(answer.assistant));
         self.stop = answer.stop;
         Ok(())
@@ -253,7 +255,7 @@ impl Driver<'_> {
         wait: Option<Duration>,
     ) -> Result<(), RunError> {
         if let Some(limits) = &failure.rate_limits {
-            self.limits_told = Some((Instant::now(), limits.as_ref().clone()));
+            self.talk.limits_told = Some((Instant::now(), limits.as_ref().clone()));
         }
         let (usage, estimated) = charge(failure, reserved);
         let message = self.recorder.content(failure.message.as_bytes());
@@ -261,6 +263,7 @@ impl Driver<'_> {
         let rate_limits = limits.and_then(|told| limits_told(&mut self.recorder, told));
         self.recorder.record(Body::ModelFailed(ModelFailed {
             step,
+            route: self.talk.route,
             attempt,
             class: failure.class.word().to_owned(),
             status: failure.status,

@@ -43,6 +43,8 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         | Body::ActApproved(_)
         | Body::ActSettled(_)
         | Body::NetDecided(_)
+        | Body::PromptBroke(_)
+        | Body::CacheMissed(_)
         | Body::GateJudged(_)
         | Body::RunCancelled(_)
         | Body::WorkspaceRestored(_)

@@ -32,6 +32,7 @@ mod removal;
 mod rewind;
 mod runtime;
 mod stop;
+mod talk;
 mod undo;
 mod worker;
 

@@ -6,13 +6,7 @@ use provost_core::transcript::Usage;
 use provost_model::{Billed, Failure, RateLimits};
 
 use crate::recorder::Recorder;
-
-/// Bytes of prompt that are taken for one token when a call is reserved or charged by estimate. English and code run
-/// at 3.5 to 4.5; the low figure makes the estimate err on the side of the budget.
-pub(crate) const BYTES_PER_TOKEN: u64 = 3;
-
-/// Bytes that no token is longer than on average, in any text: for saying that something cannot fit.
-pub(crate) const MOST_BYTES_PER_TOKEN: u64 = 8;
+use crate::talk::BYTES_PER_TOKEN;
 
 /// What was reserved for an attempt, in tokens.
 #[derive(Debug, Clone, Copy)]

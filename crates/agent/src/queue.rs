@@ -178,6 +178,7 @@ fn fact(order: &Queued, salt: &Salt) -> RunQueued {
         gate: contract.gate.clone(),
         limits: contract.limits,
         model: order.model.clone(),
+        routing: contract.routing.clone().kept(),
         key_env: order.key_env.clone(),
         root: order.workspace.display().to_string(),
         repository: order.repository.as_ref().map(|path| path.display().to_string()),
@@ -193,6 +194,7 @@ pub(crate) fn order(queued: &RunQueued, goal: String) -> Result<Order, RunError>
         budget: queued.budget,
         gate: queued.gate.clone(),
         price: queued.price.clone(),
+        routing: queued.routing.as_deref().cloned().unwrap_or_default(),
         limits: queued.limits,
     };
     let workspace = PathBuf::from(&queued.root);

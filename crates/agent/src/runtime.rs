@@ -13,6 +13,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Policy};
+use provost_core::route::RouteId;
 use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
@@ -38,6 +39,7 @@ use crate::prompt;
 use crate::queue;
 use crate::recorder::Recorder;
 use crate::rewind;
+use crate::talk::{Asked, Talk};
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -51,6 +53,8 @@ pub struct Runtime {
     pub provider: Arc<dyn Provider>,
     /// What the journal says of it.
     pub model: ModelFact,
+    /// Who is asked in the place of each of the contract's other models, in their order.
+    pub others: Vec<Arc<dyn Provider>>,
     /// The tools.
     pub tools: Registry,
     /// Where commands run.
@@ -149,6 +153,7 @@ impl Runtime {
             store,
             provider,
             model,
+            others: Vec::new(),
             tools: Registry::standard(),
             executor: Arc::new(Host(host)),
             approver: Arc::new(Always::LATER),
@@ -179,6 +184,7 @@ impl Runtime {
     /// Looks at all that a run needs before it exists: what cannot be is refused before anything is on record.
     fn make_ready(&self, order: &Order) -> Result<Ready, RunError> {
         check(&order.contract)?;
+        self.check_routes(order.contract.routing.others.len())?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
@@ -215,6 +221,7 @@ impl Runtime {
             gate: contract.gate,
             limits: contract.limits,
             model: recorder.state().queued().map_or(&self.model, |queued| &queued.model).clone(),
+            routing: contract.routing.kept(),
             source: order.source,
             repository: order.repository.map(|path| path.display().to_string()),
             root: files.root().display().to_string(),
@@ -309,10 +316,12 @@ impl Runtime {
             // Of its own, and not a part of every future that goes on with a run.
             return Box::pin(self.begin_queued(recorder, held)).await.map(Taken::Driven);
         };
+        self.check_routes(created.routing.as_ref().map_or(0, |routing| routing.others.len()))?;
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         // Before anybody looks at the files: what a rewind had yet to put back is not drift.
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
+        let asked = Asked::of(&events);
         drop(events);
         files.restore(&created, &recorder).await?;
         let state = recorder.state();
@@ -332,9 +341,7 @@ impl Runtime {
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
         driver.stop = driver.recorder.last_stop();
-        for message in &messages {
-            driver.dialogue.push(message);
-        }
+        driver.say_again(&messages, &asked)?;
         driver.take_letters().await?;
         driver.take_answers(answers)?;
         self.drive(driver, held).await.map(Taken::Driven)
@@ -374,11 +381,12 @@ impl Runtime {
         if recorder.state().created().is_some_and(|created| created.policy.lets_commit()) {
             environment.extend(files.identity(&self.host)?);
         }
+        let route = recorder.state().route().unwrap_or_default();
         Ok(Driver {
             runtime: self,
             image,
-            recorder,
-            dialogue: self.provider.open(prelude),
+            talk: Talk::open(route, self.asked(route)?.as_ref(), prelude.clone(), recorder.salt()),
+            prelude,
             files,
             sandbox,
             limits,
@@ -386,13 +394,30 @@ impl Runtime {
             mail,
             answer: None,
             stop: Stop::End,
-            metered: None,
-            limits_told: None,
             environment,
+            recorder,
             stale: Vec::new(),
             background: BTreeMap::new(),
             dials: dials(),
         })
+    }
+
+    /// Who is asked in the place of this model of the contract.
+    pub(crate) fn asked(&self, route: RouteId) -> Result<&Arc<dyn Provider>, RunError> {
+        let other = usize::from(route.0).checked_sub(1);
+        other
+            .map_or(Some(&self.provider), |other| self.others.get(other))
+            .ok_or_else(|| RunError::Internal(format!("nobody is there to be asked as model {route}")))
+    }
+
+    fn check_routes(&self, others: usize) -> Result<(), RunError> {
+        if self.others.len() == others {
+            return Ok(());
+        }
+        Err(RunError::Contract(format!(
+            "the contract names {others} models beside the first, and {} are there to be asked",
+            self.others.len()
+        )))
     }
 
     /// The image that is the root of commands, where the policy names one.
@@ -594,9 +619,14 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
     if contract.policy.rules() > MOST_RULES {
         return refuse("the policy has more rules than can be decided on in time");
     }
-    if contract.budget.cost_micros.is_some() && contract.price.is_none() {
-        return refuse("a bound on cost needs a price: without one the cost is unknown, not zero");
+    let others = contract.routing.others.iter().map(|route| &route.price);
+    let mut prices = others.chain([&contract.price]);
+    if contract.budget.cost_micros.is_some() && prices.any(Option::is_none) {
+        return refuse(
+            "a bound on cost needs a price of each model: without one the cost is unknown, not zero",
+        );
     }
+    contract.routing.check().map_err(|why| RunError::Contract(format!("the routing cannot be: {why}")))?;
     if contract.gate.as_ref().is_some_and(|gate| gate.argv.is_empty()) {
         return refuse("the verification command is empty");
     }

@@ -68,6 +68,8 @@ pub struct Ledger {
     pub estimated_calls: u32,
     /// Money spent, in millionths of a US dollar, where a price is known.
     pub cost_micros: u64,
+    /// Calls of models whose price is not known: what they cost is not in `cost_micros`.
+    pub unpriced_calls: u32,
     /// Milliseconds driven.
     pub time_ms: u64,
 }
@@ -85,6 +87,7 @@ impl Ledger {
             usage: Usage::default(),
             estimated_calls: 0,
             cost_micros: 0,
+            unpriced_calls: 0,
             time_ms: 0,
         }
     }
@@ -107,14 +110,14 @@ impl Ledger {
 
     /// The money spent, in millionths of a US dollar; `None` where no price is known. Unknown is not zero.
     pub fn cost(&self) -> Option<u64> {
-        self.price.as_ref().map(|_| self.cost_micros)
+        (self.price.is_some() && self.unpriced_calls == 0).then_some(self.cost_micros)
     }
 
-    /// Reserves one call before it is made: given an estimate of its input tokens, how many output tokens may be asked
+    /// Reserves one call of a model at `price` before it is made: given an estimate of its input tokens, how many output tokens may be asked
     /// for, at most `wanted`, so that the call cannot pass the bounds on tokens and money. Input is reserved at its
     /// dearest price, since the vendor decides what is read from a cache and what is written to one, and counts how long
     /// the prompt was. A bound on money without a known price admits no call.
-    pub fn reserve(&self, input_estimate: u64, wanted: u64) -> Result<u64, Bound> {
+    pub fn reserve(&self, price: Option<&Price>, input_estimate: u64, wanted: u64) -> Result<u64, Bound> {
         if let Some(bound) = self.spent() {
             return Err(bound);
         }
@@ -128,7 +131,7 @@ impl Ledger {
             }
         }
         if let Some(limit) = self.budget.cost_micros {
-            let (dearest, output_price) = self.price.as_ref().ok_or(Bound::Cost)?.dearest();
+            let (dearest, output_price) = price.ok_or(Bound::Cost)?.dearest();
             let input = u128::from(input_estimate) * u128::from(dearest);
             // In millionths of a millionth, so that nothing is lost to rounding before the call is charged as one.
             let left = u128::from(limit.saturating_sub(self.cost_micros)) * 1_000_000;
@@ -142,10 +145,11 @@ impl Ledger {
         Ok(output)
     }
 
-    pub(crate) fn settle(&mut self, usage: &Usage) {
+    pub(crate) fn settle(&mut self, usage: &Usage, price: Option<&Price>) {
         self.usage.add(usage);
-        if let Some(price) = &self.price {
-            self.cost_micros = self.cost_micros.saturating_add(price.of(usage));
+        match price {
+            Some(price) => self.cost_micros = self.cost_micros.saturating_add(price.of(usage)),
+            None => self.unpriced_calls = self.unpriced_calls.saturating_add(1),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! What the calls of a model came to: a fold over a run's events, for whoever wants to know it by model, day or agent.
 
-use crate::event::{Body, Event, ModelFact};
+use crate::event::{Body, Event};
 use crate::id::AgentId;
 use crate::price::Price;
+use crate::route::{Route, RouteId};
 use crate::transcript::Usage;
 
 /// Kinds of the events that [`Account`] is made of.
@@ -15,6 +16,8 @@ pub struct Call {
     pub at_ms: u64,
     /// Who asked.
     pub agent: AgentId,
+    /// Which of the contract's models was asked.
+    pub route: RouteId,
     /// Whether it gave an answer.
     pub end: CallEnd,
     /// What it is charged; `None` for a failed one that cannot have been.
@@ -40,10 +43,8 @@ pub enum CallEnd {
 /// The calls of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// The model; `None` before the run begins.
-    pub model: Option<ModelFact>,
-    /// The price that the run was given, where it was given one.
-    pub price: Option<Price>,
+    /// The contract's models with the prices that they were given, by [`RouteId`]; none before the run begins.
+    pub routes: Vec<Route>,
     /// Its own calls, in their order.
     pub calls: Vec<Call>,
     /// Calls of the run that it was forked from, and which were made there.
@@ -64,25 +65,32 @@ impl Account {
 
     /// Folds the next event.
     pub fn apply(&mut self, event: &Event) {
-        let (end, usage, estimated) = match &event.body {
+        let (route, end, usage, estimated) = match &event.body {
             Body::RunCreated(created) => {
-                self.model = Some(created.model.clone());
-                self.price.clone_from(&created.price);
+                self.routes = vec![Route { model: created.model.clone(), price: created.price.clone() }];
+                self.routes.extend(created.routing.iter().flat_map(|routing| routing.others.clone()));
                 self.taken = created.forked.as_ref().map_or(0, |forked| forked.events);
                 return;
             }
             Body::ModelAnswered(body) => {
                 let end = CallEnd::Answered { latency_ms: body.latency_ms, ttft_ms: body.ttft_ms };
-                (end, Some(body.usage), body.estimated)
+                (body.route, end, Some(body.usage), body.estimated)
             }
-            Body::ModelFailed(body) => (CallEnd::Failed, body.usage, body.estimated),
+            Body::ModelFailed(body) => (body.route, CallEnd::Failed, body.usage, body.estimated),
             _ => return,
         };
         if event.seq < self.taken {
             self.inherited += 1;
         } else {
-            self.calls.push(Call { at_ms: event.at_ms, agent: event.agent, end, usage, estimated });
+            self.calls.push(Call { at_ms: event.at_ms, agent: event.agent, route, end, usage, estimated });
         }
+    }
+}
+
+impl Account {
+    /// The model that a call asked, with its price.
+    pub fn asked(&self, call: &Call) -> Option<&Route> {
+        self.routes.get(usize::from(call.route.0))
     }
 }
 
@@ -162,7 +170,7 @@ mod tests {
     fn answered(input: u64, latency_ms: u64) -> Call {
         let usage = Some(Usage { input, output: 10, ..Usage::default() });
         let end = CallEnd::Answered { latency_ms, ttft_ms: (latency_ms > 5).then_some(latency_ms / 2) };
-        Call { at_ms: 0, agent: AgentId(0), end, usage, estimated: false }
+        Call { at_ms: 0, agent: AgentId(0), route: RouteId::FIRST, end, usage, estimated: false }
     }
 
     /// Part of a sum is not the sum, and unknown is not zero.

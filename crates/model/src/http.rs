@@ -79,7 +79,7 @@ impl HttpClient {
             Ok(Err(error)) if error.is_connect() => return Err(transport(&error)),
             Ok(Err(error)) => {
                 let failure = transport(&error);
-                let sent = failure.class == FailureClass::Transport;
+                let sent = failure.class == FailureClass::UnknownOutcome;
                 return Err(if sent { failure.with_billed(unknown) } else { failure });
             }
             Ok(Ok(response)) => response,
@@ -249,7 +249,8 @@ fn transport(error: &reqwest::Error) -> Failure {
     if error.is_builder() || error.is_request() && error.is_redirect() {
         return Failure::new(FailureClass::Setup, message);
     }
-    Failure::new(FailureClass::Transport, message)
+    let class = if error.is_connect() { FailureClass::Transport } else { FailureClass::UnknownOutcome };
+    Failure::new(class, message)
 }
 
 /// `trust` loads the system's roots; without it no `https:` connection can succeed, which saves their cost.

@@ -11,7 +11,7 @@ use provost_core::event::{Body, ModelAnswered, ModelFact, ModelFailed};
 use provost_core::id::RunId;
 use provost_core::outcome::Outcome;
 use provost_core::policy::{Policy, Preset};
-use provost_core::spend::Account;
+use provost_core::spend::{Account, Call};
 use provost_core::state::RunState;
 use provost_core::transcript::{Message, Usage};
 use provost_journal::Store as _;
@@ -326,8 +326,8 @@ async fn bounded(turns: Vec<Vendor>, budget: Budget) -> Result<(), TestCaseError
     prop_assert!(bill <= ledger.usage.total() + 40, "{said}: {bill} of {ledger:?}");
     // The account that costs are shown from says the same as the ledger.
     let account = Account::of(&bench.store.events(&run, 0).await.unwrap());
-    let cost: u64 =
-        account.calls.iter().filter_map(|call| Some(account.price.as_ref()?.of(&call.usage?))).sum();
+    let cost = |call: &Call| Some(account.asked(call)?.price.as_ref()?.of(&call.usage?));
+    let cost: u64 = account.calls.iter().filter_map(cost).sum();
     prop_assert_eq!(cost, ledger.cost_micros);
     Ok(())
 }

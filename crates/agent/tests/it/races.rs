@@ -99,6 +99,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
     Runtime {
         store: Arc::new(SqliteStore::open(store_path(place)).unwrap()),
         provider,
+        others: Vec::new(),
         model: ModelFact::new("scripted", "scripted", ""),
         tools: Registry::standard(),
         executor,

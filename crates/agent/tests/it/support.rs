@@ -145,6 +145,10 @@ impl Bench {
         runtime.start(order, Interrupt::new().unwrap()).await
     }
 
+    pub(crate) async fn resume(&self, runtime: &Runtime, run: &RunId) -> Result<Ending, RunError> {
+        runtime.resume(run, &[], Interrupt::new().unwrap()).await
+    }
+
     pub(crate) async fn bodies(&self, run: &RunId) -> Vec<Body> {
         self.store.events(run, 0).await.unwrap().into_iter().map(|event| event.body).collect()
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use provost::core::budget::Price;
+use provost::core::route::Route;
 use provost::core::spend::{Account, Bill, Call, KINDS};
 use provost::core::text::{Lines, moment, visible};
 use provost::journal::Store;
@@ -62,11 +63,15 @@ struct Table {
 
 impl Table {
     fn add(&mut self, run: &str, account: &Account, since: u64, today: Option<&Prices>) {
-        let Some(model) = &account.model else { return };
-        let now = today.and_then(|prices| prices.find(model.provider.as_deref(), &model.name).price);
-        let price: Option<&Price> = if today.is_some() { now.as_ref() } else { account.price.as_ref() };
+        let price = |route: &Route| match today {
+            Some(prices) => prices.find(route.model.provider.as_deref(), &route.model.name).price,
+            None => route.price.clone(),
+        };
+        let prices: Vec<Option<Price>> = account.routes.iter().map(price).collect();
         self.inherited += account.inherited;
         for call in account.calls.iter().filter(|call| call.at_ms >= since) {
+            let Some(Route { model, .. }) = account.asked(call) else { continue };
+            let price = prices.get(usize::from(call.route.0)).and_then(Option::as_ref);
             let key = self.by.iter().map(|by| match by {
                 By::Run => run.to_owned(),
                 By::Model => model.name.clone(),

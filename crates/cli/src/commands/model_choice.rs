@@ -39,6 +39,13 @@ impl Cassette {
     }
 }
 
+/// Whether the provider needs its key: one that is never asked does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    Sent,
+    None,
+}
+
 impl Wire {
     const ALL: [Self; 5] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 
@@ -118,33 +125,21 @@ impl ModelChoice {
         (!told && row.place == Place::Hosted).then(|| row.key_vars.first().map(|var| (*var).to_owned()))?
     }
 
-    /// The provider, or the cassette in its place.
-    pub(crate) fn connect(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
-        Ok(match &self.cassette {
-            None => self.remote(world)?,
-            Some(Cassette::Record(file)) => Arc::new(
-                Recorder::new(self.remote(world)?, file)
-                    .map_err(|error| Failure::usage(format!("--record {error}")))?,
-            ),
-            Some(Cassette::Replay(file)) => Arc::new(
-                Replay::load(file, self.name.as_str())
-                    .map_err(|error| Failure::usage(format!("--replay {error}")))?,
-            ),
-        })
-    }
-
     /// The endpoint as one that is asked what it offers; where it wants a key and none is set, says so.
     pub(crate) fn catalogue(&self, world: &World) -> Result<Result<Catalogue, String>, Failure> {
         let (base, row) = self.endpoint(world)?;
         Ok(self.auth(world, &base, row).map(|auth| Catalogue::new(self.wire.kind(), base, auth, row)))
     }
 
-    /// The provider, with its key from the environment.
-    fn remote(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
+    /// The provider, with its key from the environment where it is to have one.
+    fn remote(&self, world: &World, keys: Keys) -> Result<Arc<dyn Provider>, Failure> {
         let (base, row) = self.endpoint(world)?;
-        let auth = self
-            .auth(world, &base, row)
-            .map_err(|no_key| Failure::usage(no_key).hint("set it, or name another with --key-env VAR"))?;
+        let auth = match keys {
+            Keys::Sent => self.auth(world, &base, row).map_err(|no_key| {
+                Failure::usage(no_key).hint("set it, or name another with --key-env VAR")
+            })?,
+            Keys::None => Auth::None,
+        };
         let remote = Remote::builder(self.wire.kind(), base, self.name.clone())
             .auth(auth)
             .quirks(row.map_or(&[], |row| row.quirks))
@@ -203,6 +198,40 @@ impl ModelChoice {
             [one] => format!("the environment variable {one} holds no key"),
             several => format!("none of the environment variables {} holds a key", several.join(", ")),
         })
+    }
+}
+
+/// Whoever is asked for the first model, and for each of the others.
+pub(crate) type Connected = (Arc<dyn Provider>, Vec<Arc<dyn Provider>>);
+
+/// Whoever is asked for each of the models, or the cassette of the first in their place.
+pub(super) fn connect_all(
+    first: &ModelChoice,
+    others: &[ModelChoice],
+    world: &World,
+) -> Result<Connected, Failure> {
+    let all = |keys| -> Result<Connected, Failure> {
+        let others: Result<Vec<_>, _> = others.iter().map(|other| other.remote(world, keys)).collect();
+        Ok((first.remote(world, keys)?, others?))
+    };
+    let shared = |one: Recorder| Arc::new(one) as Arc<dyn Provider>;
+    match &first.cassette {
+        None => all(Keys::Sent),
+        Some(Cassette::Record(file)) => {
+            let (first, others) = all(Keys::Sent)?;
+            let recorder =
+                Recorder::new(first, file).map_err(|error| Failure::usage(format!("--record {error}")))?;
+            let others = others.into_iter().map(|other| shared(recorder.beside(other))).collect();
+            Ok((shared(recorder), others))
+        }
+        Some(Cassette::Replay(file)) => {
+            let (first, others) = all(Keys::None)?;
+            let replay =
+                Replay::load(file, first).map_err(|error| Failure::usage(format!("--replay {error}")))?;
+            let others =
+                others.into_iter().map(|other| Arc::new(replay.beside(other)) as Arc<dyn Provider>).collect();
+            Ok((Arc::new(replay), others))
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use provost::core::budget::Price;
-use provost::core::contract::Contract;
+use provost::core::budget::{Budget, Price};
+use provost::core::contract::{Contract, Limits};
 use provost::core::price::PriceFrom;
 use provost::core::text::{Lines, visible};
 use provost::model::presets::Place;
@@ -34,37 +34,57 @@ pub(super) fn prices(world: &World, named: Option<&Path>) -> Result<Prices, Fail
         .map_err(|error| Failure::usage(format!("{what} {}: {error}", visible(&shown, Lines::Escape))))
 }
 
-/// Freezes into the contract what its model costs, as far as that is known, and into the model's facts how much it takes.
+/// Freezes into the contract what its models cost, as far as that is known, and into their facts how much they take. The
+/// models are the first, and the others in the order of the contract's.
 pub(super) fn price(
     world: &World,
     args: &PriceArgs,
     workspace: &Path,
-    model: &mut ModelChoice,
+    (first, others): (&mut ModelChoice, &mut [ModelChoice]),
     contract: &mut Contract,
 ) -> Result<(), Failure> {
     if let Some(named) = &args.prices {
         keep_outside("the file of prices", named, workspace)?;
     }
-    let provider = model.row().map(|row| row.name);
-    let known = prices(world, args.prices.as_deref())?.find(provider, &model.name);
+    let prices = prices(world, args.prices.as_deref())?;
+    let given = args.price.map(|(input, output)| Price::flat(input, output).known_from(PriceFrom::Given));
+    let known = know(&prices, first, &mut contract.limits);
+    contract.price = given.or(known);
+    check(&contract.budget, first, contract.price.as_ref())?;
+    let mut routes = std::mem::take(&mut contract.routing.others);
+    for (model, route) in others.iter_mut().zip(&mut routes) {
+        let known = know(&prices, model, &mut contract.limits);
+        route.price = route.price.take().or(known);
+        route.model = model.fact();
+        check(&contract.budget, model, route.price.as_ref())?;
+    }
+    contract.routing.others = routes;
+    Ok(())
+}
+
+/// Takes down how much a model takes, and gives what it costs.
+fn know(prices: &Prices, model: &mut ModelChoice, limits: &mut Limits) -> Option<Price> {
+    let known = prices.find(model.row().map(|row| row.name), &model.name);
     model.window = known.window;
     if let Some(most) = known.max_output {
         // A vendor refuses to be asked for more.
-        contract.limits.answer_tokens = contract.limits.answer_tokens.min(most);
+        limits.answer_tokens = limits.answer_tokens.min(most);
     }
-    let given = args.price.map(|(input, output)| Price::flat(input, output).known_from(PriceFrom::Given));
-    contract.price = given.or(known.price);
-    if contract.budget.cost_micros.is_some() && contract.price.is_none() {
-        let model = visible(&model.name, Lines::Escape);
-        let (whose, hint) = match provider {
-            Some(provider) => (format!("`{model}` at `{provider}`"), ""),
-            None => (format!("`{model}` at an endpoint that is no provider's"), ", or name its --provider"),
-        };
-        return Err(Failure::usage(format!("--max-cost needs a price, and of {whose} none is known")).hint(
-            format!("give --price IN/OUT, or put the model into a file of prices (--prices FILE){hint}"),
-        ));
+    known.price
+}
+
+/// A bound on money needs a price of each model.
+fn check(budget: &Budget, model: &ModelChoice, price: Option<&Price>) -> Result<(), Failure> {
+    if budget.cost_micros.is_none() || price.is_some() {
+        return Ok(());
     }
-    Ok(())
+    let name = visible(&model.name, Lines::Escape);
+    let (whose, hint) = match model.row() {
+        Some(row) => (format!("`{name}` at `{}`", row.name), ""),
+        None => (format!("`{name}` at an endpoint that is no provider's"), ", or name its --provider"),
+    };
+    Err(Failure::usage(format!("--max-cost needs a price, and of {whose} none is known"))
+        .hint(format!("give --price IN/OUT, or put the model into a file of prices (--prices FILE){hint}")))
 }
 
 /// Asks one's own runtime how much the model takes as it is served there, where nothing else says so. One that does not

@@ -13,6 +13,7 @@ use super::export::Wanted;
 use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
 use super::price::{price, window};
+use super::routing::{Models, routing};
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, runtime};
 use crate::args::{OrderArgs, Run};
 use crate::failure::{AtPath, Failure};
@@ -20,12 +21,13 @@ use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
-    let contract = contract(world, &args.order)?;
+    let (routing, mut others) = routing(&args.order.routing)?;
+    let contract = contract(world, &args.order)?.routing(routing);
     let mut order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let mut model = choose_model(&args.order.model)?;
     model.cassette = Cassette::of(args.cassette);
-    price(world, &args.order.price, &order.workspace, &mut model, &mut order.contract)?;
+    price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     window(world, &mut model).await?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let place = Place::open(world, args.store.store.as_deref())?;
@@ -35,7 +37,8 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     }
     let preview = Preview::new(&order.workspace, order.contract.limits);
     let approver = approver(args.order.yes.into(), preview);
-    let mut runtime = runtime(world, &place, &model, output.observer(), approver)?;
+    let models = Models { first: model, others };
+    let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
     runtime.pace = args.pace.pace.unwrap_or_default();
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await

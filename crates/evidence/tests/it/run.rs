@@ -191,6 +191,7 @@ impl Run {
             gate: gated.then(|| gate.clone()),
             limits: Limits::default(),
             model: ModelFact::new("openai-chat", "scripted", "http://127.0.0.1:1/v1"),
+            routing: None,
             source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
             root: "/srv/space".into(),
@@ -282,6 +283,8 @@ impl Run {
         let body = ModelAnswered {
             step: StepId(step),
             invocation: invocation_id(&self.id, StepId(step)),
+            route: provost_core::route::RouteId::FIRST,
+            prompt: None,
             answer: self.word("answer"),
             calls,
             text,

@@ -90,6 +90,8 @@ pub(crate) fn step(n: u32) -> (Vec<Draft>, Vec<Blob>) {
         Body::ModelAnswered(ModelAnswered {
             step: StepId(n),
             invocation: format!("r01a22a0c7c00-0102030405/{n}"),
+            route: provost_core::route::RouteId::FIRST,
+            prompt: None,
             answer: answer.digest(),
             calls: 1,
             text: true,

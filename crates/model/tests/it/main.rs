@@ -8,6 +8,7 @@ mod catalogue;
 mod contract;
 mod decoding;
 mod loopback;
+mod peers;
 mod planner;
 mod planner_processes;
 mod raw_server;

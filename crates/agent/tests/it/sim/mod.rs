@@ -85,6 +85,7 @@ impl Sim {
         let clock = world.clone();
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
+            others: Vec::new(),
             provider: Arc::new(SimModel { world: world.clone(), script: Arc::new(scenario.script.clone()) }),
             model: ModelFact::new("sim", "sim", ""),
             tools: Registry::standard(),

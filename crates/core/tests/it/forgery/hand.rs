@@ -7,6 +7,8 @@ pub(super) fn forged_answer(state: &RunState, usage: Usage) -> Event {
     let body = ModelAnswered {
         step,
         invocation: invocation_id(state.stream(), step),
+        route: state.route().unwrap_or_default(),
+        prompt: None,
         answer: digest(9),
         calls: 0,
         text: true,
