@@ -1,6 +1,7 @@
 //! What a run needs from the outside world, and its two entry points: start and resume.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +22,7 @@ use provost_evidence::git::is_git_folder_name;
 use provost_journal::{Head, Letter, Store, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::image::{Image, ImageStore};
-use provost_sandbox::{Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
+use provost_sandbox::{ByEngine, Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
 use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
@@ -72,6 +73,9 @@ pub struct Runtime {
     pub host: HostEnvironment,
     /// Unpacked images, for policies that name one.
     pub images: ImageStore,
+    /// The environment that says where a container engine's program, store and daemon are, for policies that name an
+    /// engine. It gets nothing else of it, and commands get none.
+    pub engines: BTreeMap<OsString, OsString>,
     /// Folder for the records of running commands, beside the store and outside every workspace.
     pub spool: PathBuf,
     /// The clock.
@@ -162,6 +166,7 @@ impl Runtime {
             pace: Duration::ZERO,
             host: HostEnvironment::default(),
             images: ImageStore::new(spool.with_file_name("images")),
+            engines: BTreeMap::new(),
             spool,
             clock: system_clock(),
         }
@@ -479,8 +484,11 @@ impl Runtime {
         policy: &Policy,
         mut profile: Profile,
     ) -> Result<Arc<dyn Contained>, RunError> {
-        profile.image =
-            self.image(policy)?.map(|image| ImageRoot { folder: image.root(), digest: image.digest });
+        profile.image = self.image(policy)?.map(|image| ImageRoot {
+            folder: image.root(),
+            digest: image.digest,
+            by: policy.engine.map(|engine| ByEngine::new(engine, &self.engines, image.known_as)),
+        });
         let rungs = match policy.containment {
             Containment::LimitsOnly => RungChoice::Exactly(Rung::R1),
             Containment::Strongest => RungChoice::Strongest { at_least: policy.at_least },
@@ -618,6 +626,12 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
     }
     if contract.policy.rules() > MOST_RULES {
         return refuse("the policy has more rules than can be decided on in time");
+    }
+    if let (Some(engine), None) = (contract.policy.engine, contract.policy.image) {
+        return refuse(&format!(
+            "commands are to run by {engine}, and no image is named for them: name one with `--image`, or `image` in the \
+             policy file"
+        ));
     }
     let others = contract.routing.others.iter().map(|route| &route.price);
     let mut prices = others.chain([&contract.price]);

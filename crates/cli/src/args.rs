@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
-use provost::core::containment::Guarantee;
+use provost::core::containment::{Engine, Guarantee};
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
@@ -283,6 +283,10 @@ pub(crate) struct OrderArgs {
     /// digest.
     #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) image: Option<String>,
+    /// Container engine that runs commands in that image, podman or docker, with what it has of a sandbox; the receipt
+    /// says what was seen to hold. Slower: some tenths of a second for each command.
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<Engine>,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,

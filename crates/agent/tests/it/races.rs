@@ -109,6 +109,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         pace: std::time::Duration::ZERO,
         host: HostEnvironment::default(),
         images: provost_sandbox::image::ImageStore::new(place.join("images")),
+        engines: std::collections::BTreeMap::new(),
         spool: place.join("spool"),
         clock: provost_agent::system_clock(),
     }

@@ -49,6 +49,7 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
     if let Some(image) = &args.image {
         policy.image = Some(images(world)?.find(image)?.digest);
     }
+    policy.engine = args.engine.or(policy.engine);
     let mut contract = Contract::new(args.goal.clone()).policy(policy).budget(Budget {
         steps: Some(args.max_steps),
         tokens: args.max_tokens,

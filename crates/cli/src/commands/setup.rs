@@ -178,6 +178,7 @@ pub(crate) fn runtime(
     runtime.observer = observer;
     runtime.host = host(world);
     runtime.images = images(world)?;
+    runtime.engines = world.variables().clone();
     Ok(runtime)
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn cost(ledger: &Ledger) -> String {
 /// A receipt, guarantee by guarantee.
 pub(crate) fn receipt_lines(receipt: &Receipt) -> Vec<String> {
     let landlock = receipt.landlock_abi.map_or("no Landlock".to_owned(), |abi| format!("Landlock ABI {abi}"));
-    let mut lines = vec![format!("{} on kernel {}, {landlock}", receipt.rung, receipt.kernel)];
+    let mut lines = vec![format!("{} on kernel {}, {landlock}", receipt.contained_by(), receipt.kernel)];
     lines.extend(receipt.image.map(|image| format!("image sha256:{image}")));
     lines.extend(strength_lines(receipt));
     lines

@@ -90,6 +90,7 @@ pub(crate) fn receipt(rung: Rung) -> Receipt {
         kernel: "6.18".to_owned(),
         landlock_abi: None,
         image: None,
+        engine: None,
         staged: None,
     }
 }

@@ -206,6 +206,7 @@ impl Run {
             kernel: "6.18.0".into(),
             landlock_abi: Some(7),
             image: None,
+            engine: None,
             staged: None,
         };
         self.push(Body::DriverAttached(DriverAttached {

@@ -96,6 +96,7 @@ impl Sim {
             pace: std::time::Duration::ZERO,
             host: HostEnvironment::default(),
             images: provost_sandbox::image::ImageStore::new(dir.path().join("images")),
+            engines: std::collections::BTreeMap::new(),
             spool: dir.path().join("spool"),
             clock: Arc::new(move || clock.tick()),
         };
