@@ -128,22 +128,31 @@ pub(super) fn events(
     from_seq: u64,
 ) -> Result<Vec<Event>, Failure> {
     let found = stored(conn, path, run)?;
-    lines(conn, path, &found, from_seq, |json, place| {
-        if let Some(event) = chain::unseal_own(&json)
-            && event.stream == *run
-            && event.seq == place
-        {
-            return Ok((Link { prev: event.prev, hash: event.hash }, event));
-        }
-        // Damage, or an event that this program does not know.
-        let link = link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
-        let event = Event::from_json(&json).map_err(|error| StoreError::Unreadable {
-            path: path.to_owned(),
-            run: run.clone(),
-            detail: error.to_string(),
-        })?;
-        Ok((link, event))
-    })
+    lines(conn, path, &found, from_seq, |json, place| event(&json, path, &found, run, place))
+}
+
+/// The event that a line is, and its place in the chain.
+fn event(
+    json: &[u8],
+    path: &Path,
+    found: &Stored,
+    run: &RunId,
+    place: u64,
+) -> Result<(Link, Event), Failure> {
+    if let Some(event) = chain::unseal_own(json)
+        && event.stream == *run
+        && event.seq == place
+    {
+        return Ok((Link { prev: event.prev, hash: event.hash }, event));
+    }
+    // Damage, or an event that this program does not know.
+    let link = link_of(json, run, place).ok_or_else(|| altered(path, found, place))?;
+    let event = Event::from_json(json).map_err(|error| StoreError::Unreadable {
+        path: path.to_owned(),
+        run: run.clone(),
+        detail: error.to_string(),
+    })?;
+    Ok((link, event))
 }
 
 /// Where the kind of an event stands at most before the end of its line: behind it come two digests, place, run and
@@ -176,18 +185,7 @@ pub(super) fn events_of(
     }
     let mut events = Vec::with_capacity(lines.len());
     for (place, json) in lines {
-        let own = chain::unseal_own(&json).filter(|event| event.stream == *run && event.seq == place);
-        let event = match own {
-            Some(event) => event,
-            None => {
-                link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
-                Event::from_json(&json).map_err(|error| StoreError::Unreadable {
-                    path: path.to_owned(),
-                    run: run.clone(),
-                    detail: error.to_string(),
-                })?
-            }
-        };
+        let (_, event) = event(&json, path, &found, run, place)?;
         if kinds.contains(&event.body.kind()) {
             events.push(event);
         }
