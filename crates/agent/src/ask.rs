@@ -22,21 +22,27 @@ use crate::talk::{BYTES_PER_TOKEN, Talk};
 struct Relay<'a> {
     observer: &'a dyn Observer,
     /// Bytes of an answer that came.
-    heard: u64,
+    heard: u32,
+}
+
+impl Relay<'_> {
+    fn hear(&mut self, piece: &str) {
+        self.heard = self.heard.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
+    }
 }
 
 impl Sink for Relay<'_> {
     fn text(&mut self, delta: &str) {
-        self.heard += delta.len() as u64;
+        self.hear(delta);
         self.observer.text(delta);
     }
 
     fn reasoning(&mut self, delta: &str) {
-        self.heard += delta.len() as u64;
+        self.hear(delta);
     }
 
     fn call(&mut self, call: &Call) {
-        self.heard += call.arguments.len() as u64;
+        self.hear(&call.arguments);
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn charge(failure: &Failure, reserved: Reserved) -> (Option<Usage>, b
     match failure.billed {
         Billed::AsCounted => (counted, false),
         Billed::Perhaps { answer_bytes } => {
-            let output = answer_bytes.div_ceil(BYTES_PER_TOKEN).min(reserved.output);
+            let output = u64::from(answer_bytes).div_ceil(BYTES_PER_TOKEN).min(reserved.output);
             let known = counted.unwrap_or(Usage { input: reserved.input, ..Usage::default() });
             let estimated = counted.is_none() || output > known.output;
             (Some(Usage { output: known.output.max(output), ..known }), estimated)

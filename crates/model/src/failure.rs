@@ -128,7 +128,7 @@ pub enum Billed {
     /// The prompt, and as much of an answer as had been generated: the request was sent, and how it ended nobody said.
     Perhaps {
         /// Bytes of text, reasoning and arguments that had come.
-        answer_bytes: u64,
+        answer_bytes: u32,
     },
 }
 

@@ -312,8 +312,11 @@ impl RemoteDialogue {
         } else {
             reader.stream(&mut reply, remote.kind.framing(), sink).await
         };
-        let (usage, begun, size) =
-            (reader.decoder.usage(), reader.decoder.begun(), reader.decoder.size() as u64);
+        let (usage, begun, size) = (
+            reader.decoder.usage(),
+            reader.decoder.begun(),
+            u32::try_from(reader.decoder.size()).unwrap_or(u32::MAX),
+        );
         let decoded = read.and_then(|()| reader.decoder.finish()).map_err(|failure| {
             let refused = !begun && failure.class.is_of_the_vendor();
             let billed = if refused { Billed::AsCounted } else { Billed::Perhaps { answer_bytes: size } };

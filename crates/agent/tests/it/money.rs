@@ -118,7 +118,7 @@ async fn w10_a_call_that_may_have_been_billed_is_charged_by_estimate() {
         (broke(perhaps(300), Some(counted)), Some((70, 100, true))),
         (broke(perhaps(6), Some(counted)), Some((70, 3, false))),
         // No more than was reserved.
-        (broke(perhaps(1 << 40), Some(counted)), Some((70, 16_384, true))),
+        (broke(perhaps(u32::MAX), Some(counted)), Some((70, 16_384, true))),
         (broke(perhaps(0), None), Some((u64::MAX, 0, true))),
     ];
     for (failure, charged) in cases {
@@ -219,7 +219,7 @@ enum Vendor {
     },
     /// Breaks off behind so many bytes.
     Breaks {
-        bytes: u64,
+        bytes: u32,
         counts: bool,
     },
     Refuses,
@@ -228,7 +228,7 @@ enum Vendor {
 fn vendors() -> impl Strategy<Value = Vec<Vendor>> {
     let one = prop_oneof![
         3 => (0_u64..=10, any::<bool>()).prop_map(|(tenths, counts)| Vendor::Answers { tenths, counts }),
-        3 => (0_u64..9_000, any::<bool>()).prop_map(|(bytes, counts)| Vendor::Breaks { bytes, counts }),
+        3 => (0_u32..9_000, any::<bool>()).prop_map(|(bytes, counts)| Vendor::Breaks { bytes, counts }),
         1 => Just(Vendor::Refuses),
     ];
     prop::collection::vec(one, 1..12)
@@ -286,7 +286,7 @@ impl Dialogue for CountingDialogue {
             }
             Some(Vendor::Refuses) => Err(Failure::new(FailureClass::Overloaded, "no")),
             Some(Vendor::Breaks { bytes, counts }) => {
-                let output = bytes.div_ceil(3).min(invocation.max_output);
+                let output = u64::from(bytes).div_ceil(3).min(invocation.max_output);
                 *self.of.bill.lock().unwrap() += input + output;
                 let counted = counts.then(|| usage(1));
                 let billed = Billed::Perhaps { answer_bytes: bytes };

@@ -106,7 +106,7 @@ struct Broke {
     usage: Option<Usage>,
     /// Bytes of an answer that broke off, where it may be charged beyond `usage`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    broke_off: Option<u64>,
+    unfinished: Option<u32>,
 }
 
 impl End {
@@ -130,7 +130,7 @@ impl End {
                 message: failure.message.clone(),
                 bytes_received: failure.bytes_received,
                 usage: failure.usage,
-                broke_off: match failure.billed {
+                unfinished: match failure.billed {
                     Billed::AsCounted => None,
                     Billed::Perhaps { answer_bytes } => Some(answer_bytes),
                 },
@@ -156,7 +156,7 @@ impl End {
                 failure.status = broke.status;
                 failure.retry_after = broke.retry_after_ms.map(Duration::from_millis);
                 failure.bytes_received = broke.bytes_received;
-                if let Some(answer_bytes) = broke.broke_off {
+                if let Some(answer_bytes) = broke.unfinished {
                     failure.billed = Billed::Perhaps { answer_bytes };
                 }
                 Err(failure)
