@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use provost_core::budget::Bound;
+use provost_core::budget::{Bound, LEAST_OUTPUT};
 use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
 use provost_core::transcript::{Call, Usage};
-use provost_model::{Answer, Failure, Invocation, Sink};
+use provost_model::{Answer, Billed, Failure, FailureClass, Invocation, Sink};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::ahead::{Ahead, Sight};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
-use crate::meter::{limits_told, plausible};
+use crate::meter::{Reserved, charge, limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
 use crate::talk::{BYTES_PER_TOKEN, Talk};
@@ -25,17 +25,39 @@ use crate::talk::{BYTES_PER_TOKEN, Talk};
 struct Relay<'a> {
     observer: &'a dyn Observer,
     calls: UnboundedSender<Call>,
+    /// Bytes of an answer that came.
+    heard: u32,
+}
+
+impl Relay<'_> {
+    fn hear(&mut self, piece: &str) {
+        self.heard = self.heard.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
+    }
 }
 
 impl Sink for Relay<'_> {
     fn text(&mut self, delta: &str) {
+        self.hear(delta);
         self.observer.text(delta);
     }
 
+    fn reasoning(&mut self, delta: &str) {
+        self.hear(delta);
+    }
+
     fn call(&mut self, call: &Call) {
+        self.hear(&call.arguments);
         // Nobody listens any more where the attempt is over.
         let _ = self.calls.send(call.clone());
     }
+}
+
+/// Whether a wait came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Over,
+    /// Somebody wants the run stopped.
+    Interrupted,
 }
 
 /// Longest a single answer may take, and longest silence on its stream.
@@ -52,6 +74,10 @@ impl Driver<'_> {
         self.show_model_what_is_durable().await?;
         self.talk_to(route).await?;
         let estimate = self.talk.estimate();
+        if let Some(failure) = self.too_long() {
+            // The state knows whether anybody else may be asked, whose window may be larger.
+            return self.failed(step, 1, &failure, Reserved { input: 0, output: 0 }, None).await;
+        }
         let begun = Instant::now();
         let ledger = self.recorder.state().ledger();
         let budget =
@@ -61,11 +87,14 @@ impl Driver<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
+            if self.pace(left()).await? == Waited::Interrupted {
+                return Ok(());
+            }
             // Each time: an attempt that failed may have cost something.
             let state = self.recorder.state();
             let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
-                Ok(tokens) => tokens,
+                Ok(tokens) => self.fitting(tokens, estimate),
                 Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
             };
             // All attempts of a step share what is left of the run's time.
@@ -74,7 +103,7 @@ impl Driver<'_> {
             let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
             let (calls, mut heard) = unbounded_channel();
-            let mut relay = Relay { observer: observer.as_ref(), calls };
+            let mut relay = Relay { observer: observer.as_ref(), calls, heard: 0 };
             // Another attempt may ask for something else.
             self.ahead = Ahead::default();
             let answer = {
@@ -93,21 +122,29 @@ impl Driver<'_> {
                             };
                             self.ahead.hear(call, &self.runtime.tools, &sight);
                         }
-                        answer = &mut asking => break answer,
-                        // The loop sees what is wanted.
-                        () = self.interrupt.requested() => return Ok(()),
+                        answer = &mut asking => break Some(answer),
+                        () = self.interrupt.requested() => break None,
                         // Commands go on meanwhile.
                         Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
                     }
                 }
             };
+            let reserved = Reserved { input: estimate, output: max_output };
+            let answer = answer.unwrap_or_else(|| {
+                let failure = Failure::new(FailureClass::Cancelled, "given up: the run is to stop");
+                Err(failure.with_billed(Billed::Perhaps { answer_bytes: relay.heard }))
+            });
             match answer {
-                Ok(answer) => return self.answered(step, request.id, answer, estimate),
+                Ok(answer) => return self.answered(step, request.id, answer, reserved),
                 Err(failure) => {
                     let wait = self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter());
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
                     let wait = wait.filter(|wait| *wait < left());
-                    self.failed(step, attempt, &failure, wait).await?;
+                    self.failed(step, attempt, &failure, reserved, wait).await?;
+                    if failure.class == FailureClass::Cancelled {
+                        // The loop sees what is wanted.
+                        return Ok(());
+                    }
                     if left().is_zero() {
                         return self.finish(Outcome::BudgetSpent { bound: Bound::Time }).await;
                     }
@@ -115,18 +152,61 @@ impl Driver<'_> {
                         // The state knows whether anybody else may be asked.
                         return Ok(());
                     };
-                    let waiting = tokio::time::sleep(wait);
-                    tokio::pin!(waiting);
-                    loop {
-                        tokio::select! {
-                            () = &mut waiting => break,
-                            // The loop sees what is wanted.
-                            () = self.interrupt.requested() => return Ok(()),
-                            Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
-                        }
+                    if self.wait(wait).await? == Waited::Interrupted {
+                        return Ok(());
                     }
                 }
             }
+        }
+    }
+
+    /// Waits, while commands go on.
+    async fn wait(&mut self, wait: Duration) -> Result<Waited, RunError> {
+        let waiting = tokio::time::sleep(wait);
+        tokio::pin!(waiting);
+        loop {
+            tokio::select! {
+                () = &mut waiting => return Ok(Waited::Over),
+                () = self.interrupt.requested() => return Ok(Waited::Interrupted),
+                Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
+            }
+        }
+    }
+
+    /// Waits until the vendor grants something again, where the last response said that nothing is left and when there
+    /// will be, and the caller wants to wait so long.
+    async fn pace(&mut self, left: Duration) -> Result<Waited, RunError> {
+        let Some((told, limits)) = self.talk.limits_told.take() else { return Ok(Waited::Over) };
+        let wait = limits.spent_until().map_or(Duration::ZERO, |reset| reset.saturating_sub(told.elapsed()));
+        if wait.is_zero() || wait > self.runtime.pace.min(left) {
+            return Ok(Waited::Over);
+        }
+        self.wait(wait).await
+    }
+
+    /// Says so where the prompt cannot fit into the model's window: the vendor would say it after having been sent it.
+    fn too_long(&self) -> Option<Failure> {
+        let (model, _) = self.recorder.state().model_of(self.talk.route)?;
+        let window = model.window?;
+        let least = self.talk.least();
+        (least >= window).then(|| {
+            let message = format!(
+                "the prompt has more than {least} tokens, and the window of `{}` holds {window}; it was not sent",
+                model.name
+            );
+            Failure::new(FailureClass::ContextOverflow, message)
+        })
+    }
+
+    /// No more tokens of output than the window has room for, where the vendor has counted the prompt: some refuse to be
+    /// asked for more. Before that it is not known well enough.
+    fn fitting(&self, output: u64, prompt: u64) -> u64 {
+        let window = self.recorder.state().model_of(self.talk.route).and_then(|(model, _)| model.window);
+        match window {
+            Some(window) if self.talk.is_metered() => {
+                output.min(window.saturating_sub(prompt).max(LEAST_OUTPUT))
+            }
+            _ => output,
         }
     }
 
@@ -149,14 +229,20 @@ impl Driver<'_> {
         step: StepId,
         invocation: String,
         answer: Answer,
-        estimate: u64,
+        reserved: Reserved,
     ) -> Result<(), RunError> {
         let json =
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let estimated = answer.usage.is_none();
         self.talk.meter(answer.usage.map(plausible));
+        if !answer.rate_limits.is_empty() {
+            self.talk.limits_told = Some((Instant::now(), answer.rate_limits.clone()));
+        }
         let usage = answer.usage.map_or_else(
-            || Usage { input: estimate, output: json.len() as u64 / BYTES_PER_TOKEN, ..Usage::default() },
+            || {
+                let output = (json.len() as u64).div_ceil(BYTES_PER_TOKEN).min(reserved.output);
+                Usage { input: reserved.input, output, ..Usage::default() }
+            },
             plausible,
         );
         let body = ModelAnswered {
@@ -191,8 +277,13 @@ impl Driver<'_> {
         step: StepId,
         attempt: u32,
         failure: &Failure,
+        reserved: Reserved,
         wait: Option<Duration>,
     ) -> Result<(), RunError> {
+        if let Some(limits) = &failure.rate_limits {
+            self.talk.limits_told = Some((Instant::now(), limits.as_ref().clone()));
+        }
+        let (usage, estimated) = charge(failure, reserved);
         let message = self.recorder.content(failure.message.as_bytes());
         let limits = failure.rate_limits.as_deref();
         let rate_limits = limits.and_then(|told| limits_told(&mut self.recorder, told));
@@ -203,8 +294,8 @@ impl Driver<'_> {
             class: failure.class.word().to_owned(),
             status: failure.status,
             message,
-            usage: failure.usage.map(plausible),
-            estimated: false,
+            usage,
+            estimated,
             rate_limits,
             retry_in_ms: wait.map(|wait| wait.as_millis() as u64),
         }))?;

@@ -3,9 +3,32 @@
 use provost_core::event::{RateLimitFact, WindowFact};
 use provost_core::rate_limits::MOST_WINDOWS;
 use provost_core::transcript::Usage;
-use provost_model::RateLimits;
+use provost_model::{Billed, Failure, RateLimits};
 
 use crate::recorder::Recorder;
+use crate::talk::BYTES_PER_TOKEN;
+
+/// What was reserved for an attempt, in tokens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reserved {
+    pub(crate) input: u64,
+    pub(crate) output: u64,
+}
+
+/// What an attempt without an answer is charged, and whether that is an estimate. One that may have been billed is
+/// charged within what was reserved for it, so that the ledger holds whatever became of it.
+pub(crate) fn charge(failure: &Failure, reserved: Reserved) -> (Option<Usage>, bool) {
+    let counted = failure.usage.map(plausible);
+    match failure.billed {
+        Billed::AsCounted => (counted, false),
+        Billed::Perhaps { answer_bytes } => {
+            let output = u64::from(answer_bytes).div_ceil(BYTES_PER_TOKEN).min(reserved.output);
+            let known = counted.unwrap_or(Usage { input: reserved.input, ..Usage::default() });
+            let estimated = counted.is_none() || output > known.output;
+            (Some(Usage { output: known.output.max(output), ..known }), estimated)
+        }
+    }
+}
 
 /// Beyond any real count, and what JSON's numbers hold exactly.
 const MOST: u64 = 1 << 40;

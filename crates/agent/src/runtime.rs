@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
@@ -67,6 +67,9 @@ pub struct Runtime {
     pub observer: Arc<dyn Observer>,
     /// When a failed request is made again.
     pub retry: RetryPolicy,
+    /// Longest that is waited before a request where the vendor has said that nothing is left of what it grants, and when
+    /// there will be. Zero asks all the same, and waits when it is refused.
+    pub pace: Duration,
     /// The host's environment, as far as commands may have it.
     pub host: HostEnvironment,
     /// Unpacked images, for policies that name one.
@@ -161,6 +164,7 @@ impl Runtime {
             approver: Arc::new(Always::LATER),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
+            pace: Duration::ZERO,
             host: HostEnvironment::default(),
             images: ImageStore::new(spool.with_file_name("images")),
             engines: BTreeMap::new(),

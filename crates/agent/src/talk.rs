@@ -1,16 +1,21 @@
 //! The dialogue with one of the contract's models, and what the journal knows of its prompts.
 
+use std::time::Instant;
+
 use provost_core::event::{Body, Event, PromptBroke, PromptFact};
 use provost_core::id::StepId;
 use provost_core::prompt::Break;
 use provost_core::route::RouteId;
 use provost_core::transcript::{Message, Usage};
 use provost_evidence::content::{RunningDigest, Salt};
-use provost_model::{Dialogue, Prelude, Provider};
+use provost_model::{Dialogue, Prelude, Provider, RateLimits};
 
 /// Bytes of prompt that are taken for one token when a call is reserved or charged by estimate. English and code run
 /// at 3.5 to 4.5; the low figure makes the estimate err on the side of the budget.
 pub(crate) const BYTES_PER_TOKEN: u64 = 3;
+
+/// Bytes that no token is longer than on average, in any text: for saying that something cannot fit.
+const MOST_BYTES_PER_TOKEN: u64 = 8;
 
 /// A dialogue with a model. What was said in it is only ever added to.
 pub(crate) struct Talk {
@@ -18,6 +23,8 @@ pub(crate) struct Talk {
     pub(crate) dialogue: Box<dyn Dialogue>,
     /// The last request as its vendor counted it, for estimating the next.
     metered: Option<Metered>,
+    /// What the vendor last said of its limits, and when.
+    pub(crate) limits_told: Option<(Instant, RateLimits)>,
     sent: RunningDigest,
 }
 
@@ -56,7 +63,13 @@ impl Asked {
 
 impl Talk {
     pub(crate) fn open(route: RouteId, provider: &dyn Provider, prelude: Prelude, salt: &Salt) -> Self {
-        Self { route, dialogue: provider.open(prelude), metered: None, sent: salt.running() }
+        Self {
+            route,
+            dialogue: provider.open(prelude),
+            metered: None,
+            limits_told: None,
+            sent: salt.running(),
+        }
     }
 
     pub(crate) fn push(&mut self, message: &Message) {
@@ -75,9 +88,28 @@ impl Talk {
     pub(crate) fn estimate(&self) -> u64 {
         let bytes = self.dialogue.prompt_bytes() as u64;
         match self.metered {
-            Some(Metered { bytes: then, tokens }) => tokens + bytes.saturating_sub(then) / BYTES_PER_TOKEN,
-            None => bytes / BYTES_PER_TOKEN,
+            // Rounded up: two parts have more between them than one whole.
+            Some(Metered { bytes: then, tokens }) => {
+                tokens + bytes.saturating_sub(then).div_ceil(BYTES_PER_TOKEN)
+            }
+            None => bytes.div_ceil(BYTES_PER_TOKEN),
         }
+    }
+
+    /// Input tokens that the next request has at the very least.
+    pub(crate) fn least(&self) -> u64 {
+        let bytes = self.dialogue.prompt_bytes() as u64;
+        match self.metered {
+            Some(Metered { bytes: then, tokens }) => {
+                tokens + bytes.saturating_sub(then) / MOST_BYTES_PER_TOKEN
+            }
+            None => bytes / MOST_BYTES_PER_TOKEN,
+        }
+    }
+
+    /// Whether the vendor has counted a request of it.
+    pub(crate) fn is_metered(&self) -> bool {
+        self.metered.is_some()
     }
 
     /// Takes what the vendor counted for the request that was just answered.

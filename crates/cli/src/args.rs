@@ -65,6 +65,9 @@ pub(crate) enum Command {
     /// List the runs in the store.
     #[command(visible_alias = "list")]
     Runs(Runs),
+    /// Say what runs came to: calls, tokens, money, by model, day, provider or agent.
+    #[command(after_long_help = COST)]
+    Cost(Cost),
     /// Print what a run, or one of its steps, changed: a patch that `git apply` takes.
     Diff(Diff),
     /// Put files back to what they were at a step of a run, whoever changed them.
@@ -80,6 +83,8 @@ pub(crate) enum Command {
     Rehearse(Rehearse),
     /// List the vendors and local runtimes that `run --provider` knows, and whether a key is set for each.
     Providers(Providers),
+    /// List what a provider can run, with windows and prices: asks it where a key is set, and the table otherwise.
+    Models(Models),
     /// Explain what a policy decides, and why.
     Policy(Policy),
     /// Say what this host can enforce, what is missing, and how to mend it.
@@ -121,6 +126,11 @@ const REHEARSE: &str = r#"A script, in short:
 Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
 OpenAI's chat completions and Responses are served at the printed address; Anthropic messages, Gemini and Ollama at the
 same without `/v1`."#;
+
+const COST: &str = "\
+A call is priced as its run was: the price that was frozen into the contract at its start, which `provost show` shows. \
+--today prices it by the table of the program and your file of prices as they are now. Where no price is known the cost is \
+unknown, and its calls are counted: `$1.25+?` is what is known of a sum of which some is not.";
 
 impl Args {
     /// Reads what was typed. A program that is started under the name of another takes that one's arguments.
@@ -190,6 +200,14 @@ pub(crate) struct CassetteArgs {
 }
 
 #[derive(Debug, clap::Args)]
+pub(crate) struct PaceArgs {
+    /// Where the vendor says that nothing is left of what it grants, wait until there is, but no longer than this, as in
+    /// `5m`. Without it the model is asked all the same, and asked again when it refuses.
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    pub(crate) pace: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
 pub(crate) struct PolicyArgs {
     /// A policy file, or a preset: workspace, read-only, strict, full-access.
     #[arg(long, value_name = "FILE|PRESET", default_value = "workspace")]
@@ -220,6 +238,8 @@ pub(crate) struct Run {
     pub(crate) order: OrderArgs,
     #[command(flatten)]
     pub(crate) cassette: CassetteArgs,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
     /// Write the evidence bundle here when the run is done.
     #[arg(long, value_name = "DIR")]
     pub(crate) export: Option<PathBuf>,
@@ -276,15 +296,26 @@ pub(crate) struct OrderArgs {
     /// Most tokens, input and output together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 50))]
     pub(crate) max_tokens: Option<u64>,
-    /// Most money, in US dollars; needs --price.
+    /// Most money, in US dollars; needs a price that is known.
     #[arg(long, value_name = "USD", value_parser = parse_usd)]
     pub(crate) max_cost: Option<u64>,
-    /// What the model costs in US dollars per million tokens, input and output, as in `3/15`.
-    #[arg(long, value_name = "IN/OUT", value_parser = parse_price)]
-    pub(crate) price: Option<(u64, u64)>,
+    #[command(flatten)]
+    pub(crate) price: PriceArgs,
     /// Longest the run may take, as in `90s`, `15m`, `2h`.
     #[arg(long, value_name = "D", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct PriceArgs {
+    /// What the model costs in US dollars per million tokens, input and output, as in `3/15` [default: as `provost models`
+    /// shows it].
+    #[arg(long, value_name = "IN/OUT", value_parser = parse_price)]
+    pub(crate) price: Option<(u64, u64)>,
+    /// Your file of prices and windows, which goes before the table of the program [default: prices.toml in the user's
+    /// config folder].
+    #[arg(long, value_name = "FILE", env = "PROVOST_PRICES")]
+    pub(crate) prices: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -307,6 +338,8 @@ pub(crate) struct Worker {
     /// How many runs it drives at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
+    #[command(flatten)]
+    pub(crate) pace: PaceArgs,
     /// End when nothing is left to do, instead of waiting for more.
     #[arg(long)]
     pub(crate) until_empty: bool,
@@ -427,6 +460,8 @@ pub(crate) struct GoingOn {
     #[arg(long, value_name = "VAR")]
     pub(crate) key_env: Option<String>,
     #[command(flatten)]
+    pub(crate) pace: PaceArgs,
+    #[command(flatten)]
     pub(crate) store: StoreArg,
     /// One JSON object per event on standard output.
     #[arg(long)]
@@ -497,6 +532,57 @@ pub(crate) struct Show {
     /// One JSON object on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cost {
+    /// The run, or the beginning of its name; without one all in the store.
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) run: Option<String>,
+    /// Only calls from then on: `2026-01-31` (its beginning, in UTC) or `2026-01-31T09:05:00+01:00`.
+    #[arg(long, value_name = "DATE", value_parser = crate::commands::parse_date)]
+    pub(crate) since: Option<u64>,
+    /// What the sums are of [default: model].
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',')]
+    pub(crate) by: Vec<By>,
+    /// At the prices of now, and not at those of the runs.
+    #[arg(long)]
+    pub(crate) today: bool,
+    /// At the prices of now, this file's before the table's.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) prices: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArg,
+    /// One JSON object per sum on standard output, the last of all.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What costs are summed up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// The run.
+    Run,
+    /// The model that was asked for.
+    Model,
+    /// Vendor or local runtime; the base URL where it is none that is known.
+    Provider,
+    /// The agent of the run's tree, by its number.
+    Agent,
+    /// The day, in UTC.
+    Day,
+}
+
+impl By {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Model => "model",
+            Self::Provider => "provider",
+            Self::Agent => "agent",
+            Self::Day => "day",
+        }
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -573,6 +659,32 @@ pub(crate) struct Rehearse {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Providers {
     /// One JSON object per provider on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Models {
+    /// Only models whose name has this in it.
+    #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) only: Option<String>,
+    /// Vendor or local runtime, as `provost providers` lists them; without one, and without --base-url, nobody is asked.
+    #[arg(long, value_name = "NAME", env = "PROVOST_PROVIDER")]
+    pub(crate) provider: Option<String>,
+    /// Base URL of the API [default: the provider's].
+    #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
+    pub(crate) base_url: Option<String>,
+    /// The wire it speaks [default: the provider's, or openai].
+    #[arg(long, value_enum, env = "PROVOST_WIRE")]
+    pub(crate) wire: Option<Wire>,
+    /// Environment variable that holds the key [default: the provider's, such as OPENAI_API_KEY].
+    #[arg(long, value_name = "VAR")]
+    pub(crate) key_env: Option<String>,
+    /// Your file of prices and windows, which goes before the table of the program [default: prices.toml in the user's
+    /// config folder].
+    #[arg(long, value_name = "FILE", env = "PROVOST_PRICES")]
+    pub(crate) prices: Option<PathBuf>,
+    /// One JSON object per model on standard output.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -69,6 +69,11 @@ impl World {
         Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))
     }
 
+    /// The user's own file of prices, which need not be there; `None` where nothing says where.
+    pub(crate) fn usual_prices(&self) -> Option<PathBuf> {
+        Some(self.xdg("XDG_CONFIG_HOME", ".config").ok()?.join("prices.toml"))
+    }
+
     /// Where what can be found out again is kept; `None` where nothing says where.
     pub(crate) fn cache_folder(&self) -> Option<PathBuf> {
         self.xdg("XDG_CACHE_HOME", ".cache").ok()

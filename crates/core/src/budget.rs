@@ -146,12 +146,7 @@ impl Ledger {
     }
 
     pub(crate) fn settle(&mut self, usage: &Usage, price: Option<&Price>) {
-        let sum = &mut self.usage;
-        sum.input = sum.input.saturating_add(usage.input);
-        sum.output = sum.output.saturating_add(usage.output);
-        sum.cache_read = sum.cache_read.saturating_add(usage.cache_read);
-        sum.cache_write = sum.cache_write.saturating_add(usage.cache_write);
-        sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
+        self.usage.add(usage);
         match price {
             Some(price) => self.cost_micros = self.cost_micros.saturating_add(price.of(usage)),
             None => self.unpriced_calls = self.unpriced_calls.saturating_add(1),

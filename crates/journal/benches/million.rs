@@ -11,6 +11,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use provost_core::id::RunId;
+use provost_core::spend::KINDS;
 use provost_journal::{Head, SqliteStore, Store};
 use support::{Place, driven, step, wait};
 
@@ -36,6 +37,14 @@ fn main() {
         let run = &runs[(round * 37) % runs.len()];
         look(&place, run, &mut rows);
     }
+    // All that `provost cost` reads for sums over the whole store.
+    let store = place.open();
+    let begun = Instant::now();
+    let calls: usize = runs.iter().map(|run| wait(store.events_of(run, &KINDS)).expect("reads").len()).sum();
+    println!(
+        "the {calls} calls of all runs, as `provost cost` reads them: {:.2} s\n",
+        begun.elapsed().as_secs_f64()
+    );
     println!("| what | p50 ms | p90 ms | longest |");
     println!("| --- | --- | --- | --- |");
     for (what, mut times) in rows.0 {
@@ -82,6 +91,10 @@ fn look(place: &Place, run: &RunId, rows: &mut Rows) {
     let events = rows
         .time("for comparison: all its events, verified", || wait(store.events(&found, 0)).expect("reads"));
     assert_eq!(events.len() as u64, head.next);
+    let calls = rows.time("for comparison: its calls alone, as `provost cost RUN` reads them", || {
+        wait(store.events_of(&found, &KINDS)).expect("reads")
+    });
+    assert!(calls.len() as u64 >= head.next / 4);
     rows.time("close the store", || drop(store));
 }
 

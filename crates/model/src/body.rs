@@ -30,6 +30,14 @@ impl RequestBody {
     }
 }
 
+impl RequestBody {
+    /// One text.
+    pub(crate) fn whole(text: String) -> Self {
+        let left = text.len() as u64;
+        Self { pieces: VecDeque::from([text.into()]), left }
+    }
+}
+
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = Infallible;

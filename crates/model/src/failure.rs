@@ -58,6 +58,19 @@ impl FailureClass {
         )
     }
 
+    /// Whether it is the vendor's word, and not a stream that broke or made no sense.
+    pub(crate) fn is_of_the_vendor(self) -> bool {
+        !matches!(
+            self,
+            Self::Transport
+                | Self::UnknownOutcome
+                | Self::Timeout
+                | Self::Malformed
+                | Self::Cancelled
+                | Self::Setup
+        )
+    }
+
     /// The class that has this word.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         const ALL: [FailureClass; 14] = [
@@ -106,6 +119,19 @@ impl fmt::Display for FailureClass {
     }
 }
 
+/// What a vendor may charge for an attempt that gave no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Billed {
+    /// What it counted before it failed, and where it counted nothing, nothing: the request did not reach it, or it was
+    /// refused.
+    AsCounted,
+    /// The prompt, and as much of an answer as had been generated: the request was sent, and how it ended nobody said.
+    Perhaps {
+        /// Bytes of text, reasoning and arguments that had come.
+        answer_bytes: u32,
+    },
+}
+
 /// One failed attempt. Safe to journal: it holds no credential, and its message is bounded and escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
@@ -123,6 +149,8 @@ pub struct Failure {
     /// it had said nothing, which is not zero. Output generated after it last counted is not in here: some wires count
     /// the prompt first and the output last.
     pub usage: Option<Usage>,
+    /// What the vendor may charge for beyond `usage`.
+    pub billed: Billed,
     /// What the vendor said of its limits, where it said anything.
     pub rate_limits: Option<Box<RateLimits>>,
 }
@@ -137,6 +165,7 @@ impl Failure {
             message: clip::message(message.as_ref()),
             bytes_received: 0,
             usage: None,
+            billed: Billed::AsCounted,
             rate_limits: None,
         }
     }
@@ -183,6 +212,13 @@ impl Failure {
     #[must_use]
     pub fn with_usage(mut self, usage: Option<Usage>) -> Self {
         self.usage = usage;
+        self
+    }
+
+    /// With what the vendor may charge for beyond that.
+    #[must_use]
+    pub fn with_billed(mut self, billed: Billed) -> Self {
+        self.billed = billed;
         self
     }
 

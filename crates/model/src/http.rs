@@ -9,12 +9,14 @@ use reqwest::{Client, Response, StatusCode, Url};
 use tokio::time::{Instant, timeout_at};
 
 use crate::body::RequestBody;
-use crate::{Failure, FailureClass, RateLimits, Secret, classify, parse_retry_after};
+use crate::{Billed, Failure, FailureClass, RateLimits, Secret, classify, parse_retry_after};
 
 /// Most of an error's body that is read, in bytes.
 const ERROR_BODY: usize = 64 << 10;
 /// Longest that an error's body is waited for.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
+/// What a gateway answers when the server behind it takes too long: that one may have gone on.
+const GAVE_UP_WAITING: [u16; 2] = [504, 524];
 /// Longest that a connection may take.
 const CONNECT: Duration = Duration::from_secs(20);
 
@@ -49,10 +51,37 @@ impl HttpClient {
         secret: Option<&Secret>,
     ) -> Result<Reply, Failure> {
         let client = self.client(url.scheme() == "https")?;
-        let send = client.post(url).headers(headers).body(reqwest::Body::wrap(body)).send();
-        let response = match timeout_at(limits.next(), send).await {
-            Err(_) => return Err(limits.passed("before the response began")),
-            Ok(Err(error)) => return Err(transport(&error)),
+        let request = client.post(url).headers(headers).body(reqwest::Body::wrap(body));
+        Self::send(request, limits, secret).await
+    }
+
+    /// Asks for what lies at `url`, in the same way.
+    pub(crate) async fn get(
+        &self,
+        url: Url,
+        headers: HeaderMap,
+        limits: Limits,
+        secret: Option<&Secret>,
+    ) -> Result<Reply, Failure> {
+        let request = self.client(url.scheme() == "https")?.get(url).headers(headers);
+        Self::send(request, limits, secret).await
+    }
+
+    async fn send(
+        request: reqwest::RequestBuilder,
+        limits: Limits,
+        secret: Option<&Secret>,
+    ) -> Result<Reply, Failure> {
+        // Once a request is under way, nobody but the vendor knows what came of it.
+        let unknown = Billed::Perhaps { answer_bytes: 0 };
+        let response = match timeout_at(limits.next(), request.send()).await {
+            Err(_) => return Err(limits.passed("before the response began").with_billed(unknown)),
+            Ok(Err(error)) if error.is_connect() => return Err(transport(&error)),
+            Ok(Err(error)) => {
+                let failure = transport(&error);
+                let sent = failure.class == FailureClass::UnknownOutcome;
+                return Err(if sent { failure.with_billed(unknown) } else { failure });
+            }
             Ok(Ok(response)) => response,
         };
         let status = response.status();
@@ -156,8 +185,15 @@ fn rate_limits(response: &Response, secret: Option<&Secret>) -> RateLimits {
         let value = value.to_str().ok()?;
         Some(secret.map_or_else(|| value.to_owned(), |secret| secret.scrub(value)))
     };
-    let headers: Vec<(&str, String)> =
-        response.headers().iter().filter_map(|(name, value)| Some((name.as_str(), text(value)?))).collect();
+    // Names are lower case, so a key that somebody echoes there is not the key any more; it is left out all the same.
+    let key = secret.map(|secret| secret.expose().to_ascii_lowercase()).filter(|key| key.len() >= 12);
+    let holds_key = |name: &str| key.as_ref().is_some_and(|key| name.contains(key.as_str()));
+    let headers: Vec<(&str, String)> = response
+        .headers()
+        .iter()
+        .filter(|(name, _)| !holds_key(name.as_str()))
+        .filter_map(|(name, value)| Some((name.as_str(), text(value)?)))
+        .collect();
     RateLimits::read(headers.iter().map(|(name, value)| (*name, value.as_str())), SystemTime::now())
 }
 
@@ -186,6 +222,9 @@ async fn error_reply(mut response: Response, secret: Option<&Secret>) -> Failure
         failure = failure.with_retry_after(wait);
     }
     failure = failure.with_rate_limits(limits);
+    if GAVE_UP_WAITING.contains(&status) {
+        failure = failure.with_billed(Billed::Perhaps { answer_bytes: 0 });
+    }
     failure.bytes_received = body.len() as u64;
     failure
 }

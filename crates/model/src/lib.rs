@@ -12,6 +12,7 @@
 pub mod agent_runtime;
 mod body;
 pub mod cassette;
+pub mod catalogue;
 mod classify;
 mod clip;
 mod endpoint;
@@ -20,6 +21,7 @@ mod http;
 pub mod ndjson;
 pub mod planner;
 pub mod presets;
+pub mod prices;
 mod provider;
 mod rate_limits;
 pub mod rehearse;
@@ -31,7 +33,7 @@ pub mod sse;
 pub mod wire;
 
 pub use endpoint::{BaseUrl, BaseUrlError, PlainHttp};
-pub use failure::{Failure, FailureClass};
+pub use failure::{Billed, Failure, FailureClass};
 pub use http::HttpClient;
 pub use provider::{
     Answer, BoxFuture, Dialogue, Discard, Effort, Invocation, OutputSchema, Prelude, Provider, Sink,

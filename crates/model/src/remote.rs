@@ -10,8 +10,8 @@ use crate::presets::{Affinity, Quirk};
 use crate::sse::{EVENT_LIMIT, SseEvent};
 use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
-    Answer, Auth, BaseUrl, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Secret,
-    Sink,
+    Answer, Auth, BaseUrl, Billed, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider,
+    Secret, Sink,
 };
 
 /// Silence allowed once an answer is complete, while usage may still come.
@@ -165,7 +165,7 @@ const OWN_HEADERS: [&str; 6] =
 
 static IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
 
-fn sensitive(secret: &Secret, value: &str) -> Result<HeaderValue, RemoteError> {
+pub(crate) fn sensitive(secret: &Secret, value: &str) -> Result<HeaderValue, RemoteError> {
     let mut value = HeaderValue::try_from(value).map_err(|_| RemoteError::Key)?;
     // A lone `Bearer ` reads as a broken client, not as a missing key.
     if secret.expose().is_empty() {
@@ -331,10 +331,16 @@ impl RemoteDialogue {
         } else {
             reader.stream(&mut reply, remote.kind.framing(), sink).await
         };
-        let usage = reader.decoder.usage();
-        let decoded = read
-            .and_then(|()| reader.decoder.finish())
-            .map_err(|failure| reply.counted(failure).with_usage(usage))?;
+        let (usage, begun, size) = (
+            reader.decoder.usage(),
+            reader.decoder.begun(),
+            u32::try_from(reader.decoder.size()).unwrap_or(u32::MAX),
+        );
+        let decoded = read.and_then(|()| reader.decoder.finish()).map_err(|failure| {
+            let refused = !begun && failure.class.is_of_the_vendor();
+            let billed = if refused { Billed::AsCounted } else { Billed::Perhaps { answer_bytes: size } };
+            reply.counted(failure).with_usage(usage).with_billed(billed)
+        })?;
         Ok(Answer {
             assistant: decoded.assistant,
             stop: decoded.stop,

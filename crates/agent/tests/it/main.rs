@@ -8,6 +8,7 @@ mod commits;
 mod durability;
 mod gate;
 mod holes;
+mod money;
 mod network;
 mod ordinary;
 mod planner;

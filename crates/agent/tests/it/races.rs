@@ -106,6 +106,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         approver: Arc::new(Always::LATER),
         observer: Arc::new(Unobserved),
         retry: RetryPolicy::default(),
+        pace: std::time::Duration::ZERO,
         host: HostEnvironment::default(),
         images: provost_sandbox::image::ImageStore::new(place.join("images")),
         engines: std::collections::BTreeMap::new(),

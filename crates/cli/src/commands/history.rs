@@ -162,8 +162,11 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "state": state.stage().word(),
             "steps": ledger.steps,
             "usage": ledger.usage,
+            "price": created.price,
             "cost_micros": ledger.cost(),
+            "estimated_calls": ledger.estimated_calls,
             "time_ms": ledger.time_ms,
+            "rate_limits": state.rate_limits().map(|(at_ms, limits)| json!({ "at_ms": at_ms, "said": limits })),
             "acts": counts.acts,
             "refused": counts.refused,
             "open_acts": state.open_acts().keys().collect::<Vec<_>>(),
@@ -197,6 +200,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         created.model.wire,
         shown(&created.model.endpoint)
     );
+    say!("price: {}", created.price.as_ref().map_or("unknown".to_owned(), words::price));
     say!("policy: {}", words::policy(&created.policy));
     say!("verification: {}", created.gate.as_ref().map_or("none".to_owned(), gate_words));
     say!("budget: {}", words::budget(&created.budget));
@@ -215,6 +219,9 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         counted(counts.acts, "act"),
         counts.refused
     );
+    if let Some((at_ms, limits)) = state.rate_limits() {
+        say!("limits: {}", words::rate_limits(at_ms, limits));
+    }
     for (id, act) in state.open_acts() {
         say!("open: act {id}, {} ({})", act_words(act), standing(*id, act, &state));
     }

@@ -4,6 +4,7 @@ mod agent_runtime;
 mod answers;
 mod attach;
 mod cancel;
+mod cost;
 mod demo;
 mod diff;
 mod doctor;
@@ -14,8 +15,10 @@ mod history;
 mod image;
 mod key;
 mod model_choice;
+mod models;
 mod output;
 mod policy;
+mod price;
 mod providers;
 mod queue;
 mod rehearse;
@@ -58,6 +61,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Log(args) => history::log(&world, args).await,
             Command::Show(args) => history::show(&world, args).await,
             Command::Runs(args) => history::runs(&world, args).await,
+            Command::Cost(args) => cost::cost(&world, args).await,
             Command::Diff(args) => diff::diff(&world, args).await,
             Command::Rewind(args) => rewind::rewind(&world, args).await,
             Command::Fork(args) => fork::fork(&world, args).await,
@@ -65,6 +69,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Image(args) => image::image(&world, args),
             Command::Rehearse(args) => rehearse::rehearse(args).await,
             Command::Providers(args) => Ok(providers::providers(&world, &args)),
+            Command::Models(args) => models::models(&world, args).await,
             Command::Policy(args) => policy::policy(&world, args),
             Command::Doctor(args) => Ok(doctor::doctor(&world, &args)),
             Command::Sandbox(args) => selftest::sandbox(&world, &args),

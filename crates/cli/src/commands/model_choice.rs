@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use provost::core::event::ModelFact;
 use provost::model::cassette::{Recorder, Replay};
+use provost::model::catalogue::Catalogue;
 use provost::model::presets::{AuthStyle, Place, Preset};
 use provost::model::{Auth, BaseUrl, BaseUrlError, PlainHttp, Provider, Remote, Secret, WireKind};
 
@@ -20,6 +21,8 @@ pub(crate) struct ModelChoice {
     pub(crate) key_env: Option<String>,
     /// The row that was named; where none was, the base URL may still tell.
     pub(crate) provider: Option<&'static Preset>,
+    /// Tokens that prompt and answer may have together, where that is known.
+    pub(crate) window: Option<u64>,
     /// The file that answers are kept on, or come from.
     pub(crate) cassette: Option<Cassette>,
 }
@@ -99,7 +102,16 @@ impl Wire {
 
 impl ModelChoice {
     pub(crate) fn fact(&self) -> ModelFact {
-        ModelFact::new(self.wire.word(), self.name.as_str(), self.base_url.as_str())
+        let mut fact = ModelFact::new(self.wire.word(), self.name.as_str(), self.base_url.as_str());
+        fact.provider = self.row().map(|row| row.name.to_owned());
+        fact.window = self.window;
+        fact
+    }
+
+    /// The row that was named, or the one to whose host the base URL leads.
+    pub(crate) fn row(&self) -> Option<&'static Preset> {
+        let at = || Preset::at(&BaseUrl::parse(&self.base_url, PlainHttp::Anywhere).ok()?, self.wire.kind());
+        self.provider.or_else(at)
     }
 
     /// The variable to note for a worker, which knows the base URL and not what was named here.
@@ -113,8 +125,31 @@ impl ModelChoice {
         (!told && row.place == Place::Hosted).then(|| row.key_vars.first().map(|var| (*var).to_owned()))?
     }
 
+    /// The endpoint as one that is asked what it offers; where it wants a key and none is set, says so.
+    pub(crate) fn catalogue(&self, world: &World) -> Result<Result<Catalogue, String>, Failure> {
+        let (base, row) = self.endpoint(world)?;
+        Ok(self.auth(world, &base, row).map(|auth| Catalogue::new(self.wire.kind(), base, auth, row)))
+    }
+
     /// The provider, with its key from the environment where it is to have one.
     fn remote(&self, world: &World, keys: Keys) -> Result<Arc<dyn Provider>, Failure> {
+        let (base, row) = self.endpoint(world)?;
+        let auth = match keys {
+            Keys::Sent => self.auth(world, &base, row).map_err(|no_key| {
+                Failure::usage(no_key).hint("set it, or name another with --key-env VAR")
+            })?,
+            Keys::None => Auth::None,
+        };
+        let remote = Remote::builder(self.wire.kind(), base, self.name.clone())
+            .auth(auth)
+            .quirks(row.map_or(&[], |row| row.quirks))
+            .build()
+            .map_err(Failure::usage)?;
+        Ok(Arc::new(remote))
+    }
+
+    /// The base URL, checked, and whose it is.
+    fn endpoint(&self, world: &World) -> Result<(BaseUrl, Option<&'static Preset>), Failure> {
         let kind = self.wire.kind();
         let plain = match world.var("PROVOST_PLAIN_HTTP").as_deref() {
             Some("1") => PlainHttp::Anywhere,
@@ -138,19 +173,11 @@ impl ModelChoice {
                 Failure::usage(message).hint("leave one of them out; PROVOST_BASE_URL counts as given")
             );
         }
-        let row = self.provider.or(at);
-        let remote = Remote::builder(kind, base.clone(), self.name.clone())
-            .auth(match keys {
-                Keys::Sent => self.auth(world, &base, row)?,
-                Keys::None => Auth::None,
-            })
-            .quirks(row.map_or(&[], |row| row.quirks))
-            .build()
-            .map_err(Failure::usage)?;
-        Ok(Arc::new(remote))
+        Ok((base, self.provider.or(at)))
     }
 
-    fn auth(&self, world: &World, base: &BaseUrl, row: Option<&Preset>) -> Result<Auth, Failure> {
+    /// The key from the environment, or which variables hold none.
+    fn auth(&self, world: &World, base: &BaseUrl, row: Option<&Preset>) -> Result<Auth, String> {
         let kind = self.wire.kind();
         let variables: Vec<&str> = match (&self.key_env, row.or_else(|| Preset::usual(kind))) {
             (Some(named), _) => vec![named],
@@ -167,11 +194,10 @@ impl ModelChoice {
             return Ok(Auth::None);
         }
         let variables: Vec<String> = variables.iter().map(|variable| format!("`{variable}`")).collect();
-        Err(Failure::usage(match variables.as_slice() {
+        Err(match variables.as_slice() {
             [one] => format!("the environment variable {one} holds no key"),
             several => format!("none of the environment variables {} holds a key", several.join(", ")),
         })
-        .hint("set it, or name another with --key-env VAR"))
     }
 }
 
@@ -231,7 +257,15 @@ pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
             .to_owned(),
         (None, None) => wire.usual_url().to_owned(),
     };
-    Ok(ModelChoice { wire, name, base_url, key_env: args.key_env.clone(), provider, cassette: None })
+    Ok(ModelChoice {
+        wire,
+        name,
+        base_url,
+        key_env: args.key_env.clone(),
+        provider,
+        window: None,
+        cassette: None,
+    })
 }
 
 /// The row that a person named.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use provost::agent::{
@@ -19,6 +20,7 @@ use serde_json::json;
 use super::agent_runtime::PLANNERS;
 use super::export::{Made, Wanted};
 use super::model_choice::{ModelChoice, choose_model};
+use super::price::price;
 use super::routing::{Models, routing};
 use super::run::{committed, contract, order};
 use super::setup::{Place, interrupt, keep_outside, runtime};
@@ -28,11 +30,12 @@ use crate::render::{JsonLines, say};
 use crate::world::World;
 
 pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure> {
-    let (routing, _) = routing(&args.order.routing)?;
+    let (routing, mut others) = routing(&args.order.routing)?;
     let contract = contract(world, &args.order)?.routing(routing);
-    let order = order(&args.order, contract)?;
+    let mut order = order(&args.order, contract)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
-    let model = choose_model(&args.order.model)?;
+    let mut model = choose_model(&args.order.model)?;
+    price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let store: Arc<dyn Store> = place.store.clone();
     let queued = Queued {
@@ -69,7 +72,8 @@ pub(crate) async fn worker(world: &World, args: Worker) -> Result<u8, Failure> {
         std::fs::create_dir_all(dir).at(dir)?;
     }
     let lines = if args.json { Lines::Programs } else { Lines::People };
-    let shop = Bench { world, place: &place, export: args.export, lines, worst: AtomicU8::new(0) };
+    let pace = args.pace.pace.unwrap_or_default();
+    let shop = Bench { world, place: &place, export: args.export, pace, lines, worst: AtomicU8::new(0) };
     let until = if args.until_empty { Until::Empty } else { Until::Interrupted };
     let interrupt = interrupt()?;
     if !args.json {
@@ -90,6 +94,8 @@ struct Bench<'a> {
     world: &'a World,
     place: &'a Place,
     export: Option<PathBuf>,
+    /// Longest that is waited before a request where the vendor grants nothing more.
+    pace: Duration,
     lines: Lines,
     /// The highest exit code of the runs that it left.
     worst: AtomicU8,
@@ -105,6 +111,7 @@ pub(super) fn model_of(fact: &ModelFact, key_env: Option<&str>) -> Result<ModelC
         base_url,
         key_env: key_env.map(str::to_owned),
         provider: None,
+        window: fact.window,
         cassette: None,
     })
 }
@@ -195,6 +202,7 @@ impl Shop for Bench<'_> {
                     approver,
                 )
             })
+            .map(|runtime| Runtime { pace: self.pace, ..runtime })
             .map_err(|failure| failure.message().to_owned())
     }
 

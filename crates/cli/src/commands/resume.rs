@@ -78,7 +78,8 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
         (None, queued) => queued.and_then(|queued| queued.routing.as_deref()),
     };
     let models = Models::of_run(model, routing)?;
-    let runtime = runtime(world, &place, &models, output.observer(), approver)?;
+    let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
+    runtime.pace = args.pace.pace.unwrap_or_default();
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }

@@ -1,6 +1,7 @@
 //! Models beside the first: from what was typed, and from what a run says.
 
 use provost::core::budget::Price;
+use provost::core::price::PriceFrom;
 use provost::core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
 
 use super::model_choice::{Connected, ModelChoice, connect_all, provider};
@@ -70,7 +71,8 @@ impl Named {
         let at = known.unwrap_or(self.specs.len());
         if known.is_none() {
             let choice = choice(spec)?;
-            let price = spec.price.map(|(input, output)| Price::flat(input, output));
+            let price =
+                spec.price.map(|(input, output)| Price::flat(input, output).known_from(PriceFrom::Given));
             self.routes.push(Route { model: choice.fact(), price });
             self.choices.push(choice);
             self.specs.push(spec.clone());
@@ -91,6 +93,7 @@ fn choice(spec: &ModelSpec) -> Result<ModelChoice, Failure> {
         base_url,
         key_env: None,
         provider: Some(row),
+        window: None,
         cassette: None,
     })
 }

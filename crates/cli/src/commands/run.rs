@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use provost::agent::{Order, source_of};
-use provost::core::budget::{Budget, Price};
+use provost::core::budget::Budget;
 use provost::core::contract::{Contract, Gate, Source};
 use provost::core::event::RunCreated;
 use provost::core::path::RelPath;
@@ -12,6 +12,7 @@ use provost::evidence::git::{GitError, ObjectFormat, Repository};
 use super::export::Wanted;
 use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
+use super::price::{price, window};
 use super::routing::{Models, routing};
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, runtime};
 use crate::args::{OrderArgs, Run};
@@ -20,12 +21,14 @@ use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
-    let (routing, others) = routing(&args.order.routing)?;
+    let (routing, mut others) = routing(&args.order.routing)?;
     let contract = contract(world, &args.order)?.routing(routing);
-    let order = order(&args.order, contract)?;
+    let mut order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let mut model = choose_model(&args.order.model)?;
     model.cassette = Cassette::of(args.cassette);
+    price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
+    window(world, &mut model).await?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let place = Place::open(world, args.store.store.as_deref())?;
     let output = Output::new(args.json);
@@ -34,7 +37,9 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     }
     let preview = Preview::new(&order.workspace, order.contract.limits);
     let approver = approver(args.order.yes.into(), preview);
-    let runtime = runtime(world, &place, &Models { first: model, others }, output.observer(), approver)?;
+    let models = Models { first: model, others };
+    let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
+    runtime.pace = args.pace.pace.unwrap_or_default();
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }
@@ -51,9 +56,6 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
         cost_micros: args.max_cost,
         time_ms: args.timeout.map(|limit| limit.as_millis() as u64),
     });
-    if let Some((input, output)) = args.price {
-        contract = contract.price(Price::flat(input, output));
-    }
     if let Some(line) = &args.verify {
         if line.trim().is_empty() {
             return Err(Failure::usage("--verify is empty: nothing would be verified")

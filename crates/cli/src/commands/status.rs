@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use provost::agent::system_clock;
-use provost::core::event::{ActDecided, Body, Event};
+use provost::core::event::{ActDecided, Body, Event, RateLimitFact};
 use provost::core::id::{ActId, RunId};
 use provost::core::lifecycle::Stage;
 use provost::core::text::{Lines, visible};
@@ -17,7 +17,7 @@ use super::history::{row_line, widest};
 use super::setup::Place;
 use crate::args::{Status, Watch};
 use crate::failure::Failure;
-use crate::render::words::{act_title, duration, first_line, moment};
+use crate::render::words::{act_title, duration, first_line, moment, rate_limits};
 use crate::render::{JsonLines, say};
 use crate::world::World;
 
@@ -70,7 +70,8 @@ async fn lines(place: &Place, args: &Status) -> Result<Vec<String>, Failure> {
     let asker = Owner::this_process().map_err(Failure::internal)?;
     if let Some(name) = &args.run {
         let run = place.store.find(name).await?;
-        let glance = Glance::of(place, place.store.row(&run).await?, &asker).await?;
+        let mut glance = Glance::of(place, place.store.row(&run).await?, &asker).await?;
+        glance.limits = limits(place, &glance.row).await?;
         return Ok(if args.json { vec![glance.json().to_string()] } else { glance.lines(place) });
     }
     let mut lines = Vec::new();
@@ -115,6 +116,8 @@ pub(super) struct Glance {
     reason: Option<String>,
     /// The driver, and whether it lives.
     driver: Option<(Holder, Life)>,
+    /// What the vendor last said of its limits, if that is among the newest events.
+    limits: Option<(u64, RateLimitFact)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,7 +164,7 @@ impl Glance {
             let life = if holder.drives(asker, now_ms) { Life::Alive } else { Life::Dead };
             (holder, life)
         });
-        Ok(Self { row, goal, newest, waits, answered, reason, driver })
+        Ok(Self { row, goal, newest, waits, answered, reason, driver, limits: None })
     }
 
     fn is_driven(&self) -> bool {
@@ -198,6 +201,7 @@ impl Glance {
                 })),
             })),
             "reason": self.reason,
+            "rate_limits": self.limits.as_ref().map(|(at_ms, limits)| json!({ "at_ms": at_ms, "said": limits })),
         })
     }
 
@@ -258,6 +262,9 @@ impl Glance {
                 visible(&act.decision.to_string(), Lines::Escape)
             ));
         }
+        if let Some((at_ms, limits)) = &self.limits {
+            out.push(format!("limits: {}", rate_limits(*at_ms, limits)));
+        }
         if let Some(reason) = &self.reason {
             out.push(format!("why: {}", first_line(reason, 200)));
         }
@@ -297,6 +304,17 @@ impl Glance {
         };
         Some(format!("next: {words}"))
     }
+}
+
+/// What the vendor last said of its limits. Looked for among the newest events and no further.
+async fn limits(place: &Place, row: &RunRow) -> Result<Option<(u64, RateLimitFact)>, Failure> {
+    let end = row.last_seq.map_or(0, |last| last + 1);
+    let newest = place.store.events(&row.run, end.saturating_sub(TAIL * 4)).await?;
+    Ok(newest.into_iter().rev().find_map(|event| match event.body {
+        Body::ModelAnswered(body) => body.rate_limits.map(|limits| (event.at_ms, limits)),
+        Body::ModelFailed(body) => body.rate_limits.map(|limits| (event.at_ms, limits)),
+        _ => None,
+    }))
 }
 
 /// The decision on an act, looked for from the end of the journal on.

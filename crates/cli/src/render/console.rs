@@ -23,7 +23,7 @@ use provost::core::text::{Lines, visible};
 
 use super::changes::word;
 use super::report::{receipt_lines, routing_lines, standing};
-use super::words::{act_title, behind, clipped, counted, duration, exit, grouped, hosts, policy};
+use super::words::{act_title, behind, clipped, counted, duration, exit, grouped, hosts, policy, price};
 
 /// What stands before a line of ours that belongs to no act: as much as step and act take up.
 const MARGIN: &str = "         ";
@@ -318,6 +318,9 @@ impl Console {
             ));
         }
         self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
+        if let Some(known) = &created.price {
+            self.line(&format!("  price {}", price(known)));
+        }
         for line in created.routing.iter().flat_map(|routing| routing_lines(routing)) {
             self.line(&format!("  {line}"));
         }

@@ -1,9 +1,11 @@
 //! Numbers, times, and what a contract says, in words.
 
 use provost::core::act::{ExitFact, Touch, show_argv};
-use provost::core::budget::Budget;
+use provost::core::budget::{Budget, Price};
 use provost::core::containment::Rung;
+use provost::core::event::{RateLimitFact, WindowFact};
 use provost::core::policy::{Layer, Policy};
+use provost::core::price::Rates;
 pub(crate) use provost::core::text::moment;
 use provost::core::text::{Lines, visible};
 
@@ -142,6 +144,49 @@ pub(crate) fn budget(budget: &Budget) -> String {
     ];
     let bounds: Vec<String> = bounds.into_iter().flatten().collect();
     if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }
+}
+
+/// What a model costs, and where that is known from.
+pub(crate) fn price(price: &Price) -> String {
+    let rates = |rates: Rates| {
+        let mut text = format!("${} in, ${} out", per_million(rates.input), per_million(rates.output));
+        let cached = [(rates.cache_read, "read from the cache"), (rates.cache_write, "written to it")];
+        for (each, what) in cached.into_iter().filter(|(each, _)| *each != rates.input) {
+            text.push_str(&format!(", ${} {what}", per_million(each)));
+        }
+        text
+    };
+    let mut text = format!("{} per million tokens", rates(price.rates(0)));
+    for tier in &price.tiers {
+        text.push_str(&format!("; of prompts above {} {}", grouped(tier.above), rates(tier.rates)));
+    }
+    if let Some(from) = &price.from {
+        text.push_str(&format!(" ({})", visible(&from.to_string(), Lines::Escape)));
+    }
+    text
+}
+
+/// What a vendor said of its limits at `at_ms`, milliseconds since the Unix epoch.
+pub(crate) fn rate_limits(at_ms: u64, limits: &RateLimitFact) -> String {
+    let window = |window: &WindowFact| {
+        let of = window.limit.map_or(String::new(), |limit| format!(" of {}", grouped(limit)));
+        let left = window.remaining.map_or("?".to_owned(), grouped);
+        let counts = if window.counts.is_empty() { "calls" } else { &window.counts };
+        let full =
+            window.resets_in_ms.map_or(String::new(), |ms| format!(" (full again in {})", duration(ms)));
+        format!("{left}{of} {}{full}", visible(counts, Lines::Escape))
+    };
+    let mut said: Vec<String> = limits.windows.iter().map(window).collect();
+    if limits.extras.is_some() {
+        said.push("more that is not understood".to_owned());
+    }
+    format!("{} left at {} UTC", said.join(", "), moment(at_ms))
+}
+
+/// Millionths of a US dollar as dollars, no digit more than there is: `3`, `0.25`.
+pub(crate) fn per_million(micros: u64) -> String {
+    let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Millionths of a US dollar.

@@ -25,6 +25,8 @@ mod images;
 mod kill;
 mod leak;
 mod main_job;
+mod models;
+mod money;
 mod network;
 mod people;
 mod policy;

@@ -91,12 +91,20 @@ fn what_a_broken_answer_cost_is_counted() {
         with(counted, "fault", json!({ "drop_after": after }))
     };
     let end = with(submit(), "usage", json!({ "input": 1, "output": 1 }));
-    // This vendor counts the input in its first event. With none sent, nothing is known and nothing counted.
-    for (after, input) in [(0, 100_001), (1, 200_001)] {
+    // This vendor counts the input in its first event. With none sent it has not said what it counted: that is estimated.
+    for (after, least, most, estimated) in [(0, 100_101, 110_000, 1), (1, 200_001, 200_001, 0)] {
         let case = Case::new([step(after), end.clone()]);
         let ran = case.run(Wire::Anthropic, &[]).code(0);
-        assert_eq!(case.env.show(&ran.run())["usage"]["input"], input, "{after}");
+        let shown = case.env.show(&ran.run());
+        let input = shown["usage"]["input"].as_u64().unwrap();
+        assert!((least..=most).contains(&input), "{after}: {input}");
+        assert_eq!(shown["estimated_calls"], estimated, "{after}");
     }
+    // One that is refused costs nothing.
+    let refused = with(count(), "fault", json!({ "status": 500 }));
+    let case = Case::new([refused, submit()]);
+    let ran = case.run(Wire::Anthropic, &[]).code(0);
+    assert!(bodies(&case.env.journal(&ran.run()), "model.failed")[0]["usage"].is_null());
     // What it cost counts against the budget before it is asked for again.
     let case = Case::new([step(1), end]);
     let ran = case.run(Wire::Anthropic, &["--max-tokens", "50000"]).code(4);

@@ -57,6 +57,9 @@ impl RunState {
             self.look_at_cache(event.at_ms, body);
         }
         self.count_time(event, driven);
+        if let Some(told) = told_limits(&event.body) {
+            self.limits = Some((event.at_ms, told.clone()));
+        }
         self.next_seq += 1;
         Ok(())
     }
@@ -721,4 +724,13 @@ fn open_mut(acts: &mut BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&mut Open
 /// A journal from elsewhere may say anything.
 fn few_windows(limits: Option<&RateLimitFact>) -> bool {
     limits.is_none_or(|limits| limits.windows.len() <= MOST_WINDOWS)
+}
+
+/// What a vendor said of its limits.
+fn told_limits(body: &Body) -> Option<&RateLimitFact> {
+    match body {
+        Body::ModelAnswered(body) => body.rate_limits.as_ref(),
+        Body::ModelFailed(body) => body.rate_limits.as_ref(),
+        _ => None,
+    }
 }

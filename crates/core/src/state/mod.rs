@@ -28,8 +28,8 @@ use crate::budget::Ledger;
 use crate::containment::{Receipt, Rung};
 use crate::digest::Digest;
 use crate::event::{
-    ActStaged, CallRef, DriverDetached, Event, GateJudged, GateVerdict, RunCancelled, RunCreated,
-    RunFinished, RunHeld, RunQueued, Settlement, Submitted, Verdict,
+    ActStaged, CallRef, DriverDetached, Event, GateJudged, GateVerdict, RateLimitFact, RunCancelled,
+    RunCreated, RunFinished, RunHeld, RunQueued, Settlement, Submitted, Verdict,
 };
 use crate::id::{ActId, RunId, StepId};
 use crate::lifecycle::Stage;
@@ -157,6 +157,8 @@ pub struct RunState {
     attached: bool,
     pause: Option<DriverDetached>,
     ledger: Ledger,
+    /// What the vendor last said of its limits, and when: milliseconds since the Unix epoch.
+    limits: Option<(u64, RateLimitFact)>,
     /// Class of the newest request that failed, if no answer has come since.
     unanswered: Option<String>,
     /// Who gave up answering under this driver.
@@ -219,6 +221,7 @@ impl RunState {
             attached: false,
             pause: None,
             ledger: Ledger::new(crate::budget::Budget::default(), None),
+            limits: None,
             unanswered: None,
             given_up: BTreeSet::new(),
             unresolved: None,
@@ -333,6 +336,11 @@ impl RunState {
     /// The class of the newest request to the model that failed, if no answer has come since.
     pub fn unanswered(&self) -> Option<&str> {
         self.unanswered.as_deref()
+    }
+
+    /// What the vendor last said of its limits, and when, in milliseconds since the Unix epoch.
+    pub fn rate_limits(&self) -> Option<(u64, &RateLimitFact)> {
+        self.limits.as_ref().map(|(at_ms, limits)| (*at_ms, limits))
     }
 
     /// The ledger.

@@ -11,7 +11,7 @@ use crate::route::{Begun, RouteId, Unresolved};
 pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
 /// Failure classes that leave it open whether the vendor answered, and charged for it.
-pub(super) const LEAVES_OPEN: [&str; 2] = [UNKNOWN_OUTCOME, "timeout"];
+pub(super) const LEAVES_OPEN: [&str; 3] = [UNKNOWN_OUTCOME, "timeout", "cancelled"];
 
 impl RunState {
     /// Whom to ask for the next answer; `None` where nobody is left who has not given up under this driver.

@@ -162,6 +162,15 @@ impl Store for SqliteStore {
         self.reader.submit(move |conn| read_ops::events(conn, &path, &run, from_seq))
     }
 
+    fn events_of<'a>(
+        &'a self,
+        run: &'a RunId,
+        kinds: &'static [&'static str],
+    ) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+        let (path, run) = (Arc::clone(&self.path), run.clone());
+        self.reader.submit(move |conn| read_ops::events_of(conn, &path, &run, kinds))
+    }
+
     fn events_json<'a>(&'a self, run: &'a RunId) -> BoxFuture<'a, Result<Vec<Vec<u8>>, StoreError>> {
         let (path, run) = (Arc::clone(&self.path), run.clone());
         self.reader.submit(move |conn| read_ops::events_json(conn, &path, &run))

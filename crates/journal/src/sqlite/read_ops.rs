@@ -128,22 +128,69 @@ pub(super) fn events(
     from_seq: u64,
 ) -> Result<Vec<Event>, Failure> {
     let found = stored(conn, path, run)?;
-    lines(conn, path, &found, from_seq, |json, place| {
-        if let Some(event) = chain::unseal_own(&json)
-            && event.stream == *run
-            && event.seq == place
-        {
-            return Ok((Link { prev: event.prev, hash: event.hash }, event));
+    lines(conn, path, &found, from_seq, |json, place| event(&json, path, &found, run, place))
+}
+
+/// The event that a line is, and its place in the chain.
+fn event(
+    json: &[u8],
+    path: &Path,
+    found: &Stored,
+    run: &RunId,
+    place: u64,
+) -> Result<(Link, Event), Failure> {
+    if let Some(event) = chain::unseal_own(json)
+        && event.stream == *run
+        && event.seq == place
+    {
+        return Ok((Link { prev: event.prev, hash: event.hash }, event));
+    }
+    // Damage, or an event that this program does not know.
+    let link = link_of(json, run, place).ok_or_else(|| altered(path, found, place))?;
+    let event = Event::from_json(json).map_err(|error| StoreError::Unreadable {
+        path: path.to_owned(),
+        run: run.clone(),
+        detail: error.to_string(),
+    })?;
+    Ok((link, event))
+}
+
+/// Where the kind of an event stands at most before the end of its line: behind it come two digests, place, run and
+/// version.
+const KIND_BEFORE_END: usize = 320;
+
+pub(super) fn events_of(
+    conn: &Connection,
+    path: &Path,
+    run: &RunId,
+    kinds: &[&str],
+) -> Result<Vec<Event>, Failure> {
+    let found = stored(conn, path, run)?;
+    let marks: Vec<Vec<u8>> = kinds.iter().map(|kind| format!("\"kind\":\"{kind}\"").into_bytes()).collect();
+    let is_one = |json: &[u8]| {
+        let end = &json[json.len().saturating_sub(KIND_BEFORE_END)..];
+        marks.iter().any(|mark| end.windows(mark.len()).any(|part| part == mark.as_slice()))
+    };
+    let mut select = conn.prepare_cached(
+        "SELECT key, CAST(json AS BLOB) FROM event WHERE key >= ?1 AND key < ?2 ORDER BY key",
+    )?;
+    let mut rows = select.query([key(found.id, 0), key(found.id, found.head.next)])?;
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next()? {
+        let json = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        if is_one(json) {
+            let place = u64::try_from(row.get::<_, i64>(0)? - key(found.id, 0)).unwrap_or_default();
+            lines.push((place, json.to_vec()));
         }
-        // Damage, or an event that this program does not know.
-        let link = link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
-        let event = Event::from_json(&json).map_err(|error| StoreError::Unreadable {
-            path: path.to_owned(),
-            run: run.clone(),
-            detail: error.to_string(),
-        })?;
-        Ok((link, event))
-    })
+    }
+    let mut events = Vec::with_capacity(lines.len());
+    for (place, json) in lines {
+        let (_, event) = event(&json, path, &found, run, place)?;
+        if kinds.contains(&event.body.kind()) {
+            events.push(event);
+        }
+    }
+    Ok(events)
 }
 
 pub(super) fn events_json(conn: &Connection, path: &Path, run: &RunId) -> Result<Vec<Vec<u8>>, Failure> {

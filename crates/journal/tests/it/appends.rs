@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use provost_core::event::Body;
 use provost_journal::{Blob, Head, SqliteStore, Store, StoreError};
 
 use crate::support::{
@@ -49,6 +50,41 @@ fn a_wrong_head_is_refused_and_writes_nothing() {
         assert_eq!(store.head(&lease.run).await.expect("head"), head);
     });
     assert_chain(&store, &lease.run);
+}
+
+/// The events of some kinds are those that all events have of them, wherever a word of theirs stands in others.
+#[test]
+fn events_of_kinds_are_found_without_the_others() {
+    const KINDS: [&str; 2] = ["model.answered", "run.queued"];
+    let place = Place::new();
+    let store = place.open();
+    let (lease, other) = (driven(&store, "run-a"), driven(&store, "run-b"));
+    wait(async {
+        let mut head = Head::empty();
+        for n in 0..400 {
+            let (mut drafts, blobs) = step(n);
+            if let Body::ActDecided(decided) = &mut drafts[1].body {
+                decided.tool = "\"kind\":\"model.answered\"".to_owned();
+            }
+            head = store.append(&lease, &head, drafts, blobs).await.expect("appends").head;
+        }
+        append_notes(&store, &other, 2).await.expect("appends");
+        let mut all = store.events(&lease.run, 0).await.expect("reads");
+        all.retain(|event| KINDS.contains(&event.body.kind()));
+        assert_eq!(all.len(), 400);
+        assert_eq!(store.events_of(&lease.run, &KINDS).await.expect("reads"), all);
+        assert_eq!(store.events_of(&other.run, &KINDS).await.expect("reads"), []);
+        assert_eq!(store.events_of(&other.run, &["note"]).await.expect("reads").len(), 2);
+    });
+    // One that is not what was written is no event.
+    drop(store);
+    rusqlite::Connection::open(place.file())
+        .expect("opens")
+        .execute("UPDATE event SET json = replace(json, '\"input\":1200', '\"input\":1201') WHERE json LIKE '%\"seq\":9,%'", [])
+        .expect("alters");
+    let store = place.open();
+    let altered = wait(store.events_of(&lease.run, &KINDS));
+    assert!(matches!(altered, Err(StoreError::Corrupt { .. })), "{altered:?}");
 }
 
 #[test]

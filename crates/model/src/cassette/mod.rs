@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use record::Recorder;
 pub use replay::Replay;
 
-use crate::{Answer, Failure, FailureClass, Prelude, RateLimits};
+use crate::{Answer, Billed, Failure, FailureClass, Prelude, RateLimits};
 
 /// The first line of a cassette.
 const HEAD: &str = r#"{"provost_cassette":1}"#;
@@ -104,6 +104,9 @@ struct Broke {
     message: String,
     bytes_received: u64,
     usage: Option<Usage>,
+    /// Bytes of an answer that broke off, where it may be charged beyond `usage`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unfinished: Option<u32>,
 }
 
 impl End {
@@ -127,6 +130,10 @@ impl End {
                 message: failure.message.clone(),
                 bytes_received: failure.bytes_received,
                 usage: failure.usage,
+                unfinished: match failure.billed {
+                    Billed::AsCounted => None,
+                    Billed::Perhaps { answer_bytes } => Some(answer_bytes),
+                },
             }),
         }
     }
@@ -149,6 +156,9 @@ impl End {
                 failure.status = broke.status;
                 failure.retry_after = broke.retry_after_ms.map(Duration::from_millis);
                 failure.bytes_received = broke.bytes_received;
+                if let Some(answer_bytes) = broke.unfinished {
+                    failure.billed = Billed::Perhaps { answer_bytes };
+                }
                 Err(failure)
             }
         }

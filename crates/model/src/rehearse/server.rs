@@ -240,24 +240,21 @@ async fn answer(stage: Arc<Stage>, request: hyper::Request<Incoming>) -> Result<
     };
     let path = format!("{} {}", head.method, head.uri.path());
     let target = Target::of(&head.method, head.uri.path());
+    let list = stage.lists(&head.method, head.uri.path());
     let wire = target.as_ref().map(|target| target.wire);
-    let plan = match &target {
+    let plan = match (&target, list) {
         _ if !stage.admits(&head.headers) => Err(Box::new(error(
             wire,
             StatusCode::UNAUTHORIZED,
             "authentication_error",
             "the key is missing or wrong",
         ))),
-        None if head.method == Method::GET && head.uri.path().ends_with("/models") => {
-            let model = json!({ "id": stage.script.model(), "object": "model", "type": "model" });
-            let list = json!({ "object": "list", "data": [model], "has_more": false });
-            Err(Box::new(whole(StatusCode::OK, list.to_string().into())))
-        }
-        None => {
+        (None, Some(list)) => Err(Box::new(whole(StatusCode::OK, list.to_string().into()))),
+        (None, None) => {
             let message = format!("there is no {path} here");
             Err(Box::new(error(None, StatusCode::NOT_FOUND, "not_found_error", &message)))
         }
-        Some(target) => stage.plan(target, &head.headers, &body),
+        (Some(target), _) => stage.plan(target, &head.headers, &body),
     };
     let step = plan.as_ref().ok().map(|plan| plan.step);
     stage.record(path, &head.headers, body, step);
@@ -318,6 +315,21 @@ impl Stage {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         text("authorization").and_then(|value| value.strip_prefix("Bearer ")) == Some(key.expose())
             || ["x-api-key", "x-goog-api-key", "api-key"].iter().any(|name| text(name) == Some(key.expose()))
+    }
+
+    /// What it offers, in the shapes of all wires at once: one model.
+    fn lists(&self, method: &Method, path: &str) -> Option<serde_json::Value> {
+        let name = self.script.model();
+        if method == Method::POST && path.ends_with("/api/show") {
+            return Some(json!({ "model_info": {}, "capabilities": ["completion", "tools"] }));
+        }
+        let lists = path.ends_with("/models") || path.ends_with("/api/tags");
+        (method == Method::GET && lists).then(|| {
+            let plain = json!({ "id": name, "object": "model", "type": "model" });
+            let own =
+                json!({ "name": name, "model": name, "supportedGenerationMethods": ["generateContent"] });
+            json!({ "object": "list", "data": [plain], "has_more": false, "models": [own] })
+        })
     }
 
     fn plan(&self, target: &Target, headers: &HeaderMap, body: &Bytes) -> Result<Plan, Box<Response<Play>>> {

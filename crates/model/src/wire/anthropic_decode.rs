@@ -286,6 +286,10 @@ impl Decode for Decoder {
         self.answer.begun()
     }
 
+    fn size(&self) -> usize {
+        self.answer.bytes()
+    }
+
     fn usage(&self) -> Option<Usage> {
         self.usage.read()
     }

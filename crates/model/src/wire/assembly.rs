@@ -108,6 +108,11 @@ impl Assembly {
         self.text.len()
     }
 
+    /// Text, reasoning and arguments so far, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Counts bytes that the decoder keeps.
     pub(super) fn grow(&mut self, by: usize) -> Result<(), Failure> {
         self.bytes = self.bytes.saturating_add(by);

@@ -259,6 +259,10 @@ impl Decode for Decoder {
         self.answer.begun()
     }
 
+    fn size(&self) -> usize {
+        self.answer.bytes()
+    }
+
     fn usage(&self) -> Option<Usage> {
         self.answer.count().and_then(read_usage)
     }

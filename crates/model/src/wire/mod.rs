@@ -186,6 +186,8 @@ pub trait Decode: Send {
     fn finish(self: Box<Self>) -> Result<Decoded, Failure>;
     /// Whether any text, reasoning or call has begun.
     fn begun(&self) -> bool;
+    /// Bytes of text, reasoning and arguments so far.
+    fn size(&self) -> usize;
     /// Tokens as the vendor has counted them so far; also after an error, whose attempt is paid for all the same.
     fn usage(&self) -> Option<Usage>;
 }

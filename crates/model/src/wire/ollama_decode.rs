@@ -165,6 +165,10 @@ impl Decode for Decoder {
         self.answer.begun()
     }
 
+    fn size(&self) -> usize {
+        self.answer.bytes()
+    }
+
     /// A prompt that older servers found whole in their cache is not counted at all: then nothing is known.
     fn usage(&self) -> Option<Usage> {
         let input = self.counts.prompt_eval_count?;

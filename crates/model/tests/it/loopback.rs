@@ -5,7 +5,7 @@ use std::time::Duration;
 use provost_core::transcript::{Message, Stop, Usage};
 use provost_model::wire::EncodeOptions;
 use provost_model::{
-    Auth, BaseUrl, FailureClass, Invocation, PlainHttp, Provider as _, Remote, Secret, WireKind,
+    Auth, BaseUrl, Billed, FailureClass, Invocation, PlainHttp, Provider as _, Remote, Secret, WireKind,
 };
 use serde_json::{Value, json};
 
@@ -467,4 +467,33 @@ async fn a_wrong_key_is_an_auth_failure() {
     };
     insta::assert_snapshot!(told(Auth::None).await);
     insta::assert_snapshot!(told(Auth::Bearer(Secret::new("another key"))).await);
+}
+
+/// What a vendor may have counted without saying so is told from what it cannot have: whoever pays has to know.
+#[tokio::test]
+async fn w10_what_may_have_been_billed_is_told() {
+    let asked = |wire, what| async move { fault(wire, what).await.0.billed };
+    for wire in WIRES {
+        // Refused: nothing was generated.
+        for what in [json!({"status": 500}), json!({"status": 429}), json!({"error_after": 0})] {
+            assert_eq!(asked(wire, what.clone()).await, Billed::AsCounted, "{wire:?} {what}");
+        }
+        // A gateway gave up waiting, or the connection broke before a word.
+        for what in [json!({"status": 504}), json!({"drop_after": 0})] {
+            assert_eq!(
+                asked(wire, what.clone()).await,
+                Billed::Perhaps { answer_bytes: 0 },
+                "{wire:?} {what}"
+            );
+        }
+        let Billed::Perhaps { answer_bytes } = asked(wire, json!({"drop_after": 3})).await else {
+            panic!("{wire:?}: an answer that breaks off was begun")
+        };
+        assert!(
+            (5..=64).contains(&answer_bytes),
+            "{wire:?}: {answer_bytes} bytes of the answer, not of its envelope"
+        );
+    }
+    let (nobody, _) = ask(&provider(WireKind::OpenAiChat, "http://127.0.0.1:1/v1"), &quick()).await;
+    assert_eq!(nobody.unwrap_err().billed, Billed::AsCounted, "nobody was reached");
 }

@@ -4,6 +4,7 @@
 
 mod agent_runtime;
 mod bodies;
+mod catalogue;
 mod contract;
 mod decoding;
 mod loopback;

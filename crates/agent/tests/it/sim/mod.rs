@@ -93,6 +93,7 @@ impl Sim {
             approver: Arc::new(Approver),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
+            pace: std::time::Duration::ZERO,
             host: HostEnvironment::default(),
             images: provost_sandbox::image::ImageStore::new(dir.path().join("images")),
             engines: std::collections::BTreeMap::new(),

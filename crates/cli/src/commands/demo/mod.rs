@@ -237,6 +237,7 @@ async fn work(
         base_url: rehearsal.base_url.clone(),
         key_env: None,
         provider: None,
+        window: None,
         cassette: None,
     };
 
