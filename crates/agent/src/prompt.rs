@@ -32,7 +32,7 @@ pub(crate) fn system(contract: &Contract, root: &Path, receipt: &Receipt) -> Str
         file_bytes / 1024
     );
     let writes = if contract.policy.forbids_all_writes() { Writes::None } else { Writes::Workspace };
-    let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.rung);
+    let _ = writeln!(out, "\nCommands are contained by rung {}:", receipt.contained_by());
     if receipt.image.is_some() {
         out.push_str(
             "- programs and libraries are an image's, not this host's; nothing in `/tmp` can be executed\n",
@@ -196,6 +196,7 @@ mod tests {
             kernel: "6.18".to_owned(),
             landlock_abi: Some(7),
             image: None,
+            engine: None,
             staged: None,
         };
         let text = system(&contract, Path::new("/work"), &receipt);

@@ -3,6 +3,7 @@
 mod agent_runtime;
 mod containment;
 mod image;
+mod routing;
 mod undo;
 
 use std::ffi::OsString;
@@ -12,12 +13,13 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
-use provost::core::containment::Guarantee;
+use provost::core::containment::{Engine, Guarantee};
 use provost::core::id::RunId;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
 pub(crate) use containment::{Doctor, Sandbox, SandboxCommand};
 pub(crate) use image::{ImageCommand, Images};
+pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -250,6 +252,8 @@ pub(crate) struct OrderArgs {
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
+    pub(crate) routing: RoutingArgs,
+    #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
     /// Adds to what the policy requires. Repeatable.
@@ -259,6 +263,10 @@ pub(crate) struct OrderArgs {
     /// digest.
     #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) image: Option<String>,
+    /// Container engine that runs commands in that image, podman or docker, with what it has of a sandbox; the receipt
+    /// says what was seen to hold. Slower: some tenths of a second for each command.
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<Engine>,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,

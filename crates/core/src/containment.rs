@@ -37,6 +37,52 @@ impl fmt::Display for Rung {
     }
 }
 
+/// A container engine of the host's that commands run by where a policy names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Podman.
+    Podman,
+    /// Docker.
+    Docker,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Podman, Self::Docker];
+
+    /// What its program is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Podman => "podman",
+            Self::Docker => "docker",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that no engine has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` is no container engine: expected podman or docker")]
+pub struct NoEngine {
+    /// What was written.
+    pub name: String,
+}
+
+impl std::str::FromStr for Engine {
+    type Err = NoEngine;
+
+    fn from_str(name: &str) -> Result<Self, NoEngine> {
+        let found = Self::ALL.into_iter().find(|engine| engine.name() == name);
+        found.ok_or_else(|| NoEngine { name: name.to_owned() })
+    }
+}
+
 /// One thing that containment can promise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -226,12 +272,24 @@ pub struct Receipt {
     /// Digest of the manifest of the image that was the root, under R4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
+    /// The container engine that each command ran by, where it was not contained by this program itself. What is enforced
+    /// is then what was seen of a container of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
     /// By what changes are kept apart until they come into the workspace, where they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<StagedBy>,
 }
 
 impl Receipt {
+    /// What it was contained by, for people.
+    pub fn contained_by(&self) -> String {
+        match self.engine {
+            Some(engine) => format!("R4 (an image's root, in a container of {engine}'s)"),
+            None => self.rung.to_string(),
+        }
+    }
+
     /// Whether the kernel refuses what would break a guarantee. What nothing was asked of (a cap that is not set) is not
     /// enforced either.
     pub fn enforces(&self, guarantee: Guarantee) -> bool {
@@ -242,6 +300,8 @@ impl Receipt {
     /// asked about each connection. It is the same that refuses unix sockets there, and nothing else does.
     pub fn can_dial(&self) -> bool {
         match self.rung {
+            // The engine keeps the network to itself, and gives none here.
+            _ if self.engine.is_some() => false,
             Rung::R0 | Rung::R1 => false,
             Rung::R2 => self.enforces(Guarantee::UnixSockets),
             Rung::R3 | Rung::R4 => true,

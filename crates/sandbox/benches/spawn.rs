@@ -169,7 +169,7 @@ fn image(dir: &Path) -> Option<ImageRoot> {
         .args([&folder.join("bin/true"), &source])
         .stderr(Stdio::null())
         .status();
-    built.is_ok_and(|status| status.success()).then_some(ImageRoot { folder, digest: Digest::ZERO })
+    built.is_ok_and(|status| status.success()).then_some(ImageRoot { folder, digest: Digest::ZERO, by: None })
 }
 
 fn touched() -> Vec<u8> {

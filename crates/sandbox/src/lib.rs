@@ -25,6 +25,7 @@ mod bytes;
 mod cache;
 mod command;
 mod egress;
+mod engine;
 mod entry;
 mod git;
 pub mod image;
@@ -54,6 +55,7 @@ pub use egress::{
     Egress, HostDecision, HostResolver, NetReport, NotRecorded, PROXY_ENVIRONMENT, Publish, Record, Refusal,
     Resolver, parse,
 };
+pub use engine::{ByEngine, EngineFound, engines};
 pub use git::{GitFolder, GitName, GitPart, git_folder};
 pub use probe::{Disabled, Fact, Probe};
 pub use profile::{Changes, ImageRoot, Profile, ProfileError, WorkspaceAccess};

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 use crate::egress::Listen;
+use crate::engine::Container;
 use crate::view::View;
 
 /// Everything that is the same for all commands of one sandbox.
@@ -74,4 +75,8 @@ pub(crate) struct Order {
     /// How many sockets are made with which its own ports are dialled from outside.
     #[serde(default)]
     pub(crate) dialling: usize,
+    /// The container that it runs in, where the program is an engine's: how that ended is asked of the engine, and it is
+    /// removed.
+    #[serde(default)]
+    pub(crate) container: Option<Container>,
 }

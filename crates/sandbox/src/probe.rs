@@ -197,6 +197,7 @@ impl Probe {
             kernel: self.kernel.clone(),
             landlock_abi: self.landlock_abi,
             image: None,
+            engine: None,
             staged: match rung {
                 Rung::R0 | Rung::R1 => None,
                 Rung::R3 | Rung::R4 if has(fact::OVERLAY) => Some(StagedBy::Overlay),

@@ -9,6 +9,7 @@ use provost_core::containment::Guarantee;
 use provost_core::digest::Digest;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::ByEngine;
 use crate::git::GitFolder;
 
 /// Whether commands may change the workspace.
@@ -111,6 +112,8 @@ pub struct ImageRoot {
     pub folder: PathBuf,
     /// Digest of its manifest, for the receipt.
     pub digest: Digest,
+    /// The container engine that runs commands in it; without one this program contains them itself.
+    pub by: Option<ByEngine>,
 }
 
 /// A profile that cannot be contained.

@@ -17,6 +17,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::as_base64;
+use crate::engine::Container;
 
 const BOOT: &str = "boot";
 pub(crate) const LOCK: &str = "lock";
@@ -186,7 +187,14 @@ pub fn recover(record_dir: &Path, wait: Duration) -> io::Result<Recovered> {
         Err(error) if error.kind() == ErrorKind::NotFound && record_dir.is_dir() => None,
         Err(error) => return Err(error),
     };
-    read(record_dir)
+    let found = read(record_dir)?;
+    if found == Recovered::Unknown
+        && let Some(container) = Container::recorded(record_dir)
+    {
+        // Its supervisor was killed before it came to it. What the command did meanwhile nobody knows, and it ends here.
+        container.remove();
+    }
+    Ok(found)
 }
 
 /// What the folder says now; for a caller that knows the supervisor to be done.

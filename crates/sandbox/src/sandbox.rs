@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
+use provost_core::containment::{Engine, Guarantee, Receipt, Rung, StagedBy, Strength};
+use provost_core::digest::Digest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -17,6 +18,7 @@ use crate::broker::Broker;
 use crate::bytes::Bytes;
 use crate::command::{Cancel, Command};
 use crate::egress::{self, Egress, Joined, MOST_PUBLISHED, Publish, Role, Server};
+use crate::engine::{self, ByEngine};
 use crate::git::GitFolder;
 use crate::launcher::{Launcher, failure};
 use crate::plan::{Carve, LandlockPlan, Order, Plan};
@@ -64,16 +66,24 @@ pub enum Unavailable {
         why: String,
     },
     /// The rung does not enforce what has to be enforced.
-    #[error("{rung} does not enforce here what is required: {}", missing.join("; "))]
+    #[error("{by} does not enforce here what is required: {}", missing.join("; "))]
     Required {
-        /// The strongest acceptable rung.
-        rung: Rung,
+        /// The strongest acceptable rung, in words.
+        by: String,
         /// Each guarantee that is not enforced, and why.
         missing: Vec<String>,
     },
     /// The profile cannot be contained.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// Commands cannot run by the container engine that was named.
+    #[error("commands cannot run by {engine} here: {why}")]
+    Engine {
+        /// Which.
+        engine: Engine,
+        /// Why not, and what to do.
+        why: String,
+    },
     /// The plan could not be stored.
     #[error("cannot keep the sandbox's plan in memory")]
     Io(#[from] io::Error),
@@ -100,6 +110,8 @@ pub struct Sandbox {
     /// The plan as JSON in a memfd, which each supervisor reads for itself.
     plan: OwnedFd,
     launcher: Launcher,
+    /// The container engine that runs commands, where not this program itself.
+    engine: Option<engine::Ready>,
     /// Everything that commands can see; no record folder may lie in it.
     seen: Vec<PathBuf>,
 }
@@ -113,6 +125,11 @@ impl Sandbox {
     /// does not enforce what the profile requires, [`Unavailable::Profile`] when the profile cannot be contained.
     pub fn new(probe: &Probe, mut profile: Profile, rungs: RungChoice) -> Result<Self, Unavailable> {
         profile.check()?;
+        if let Some((by, image)) =
+            profile.image.as_ref().and_then(|image| Some((image.by.clone()?, image.digest)))
+        {
+            return Self::by_engine(probe, profile, rungs, &by, image);
+        }
         let strongest = probe.strongest_for(profile.image.as_ref());
         let (asked, rung) = match rungs {
             // An image that was named is the root, or nothing is.
@@ -159,7 +176,7 @@ impl Sandbox {
         let missing: Vec<String> =
             not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
         if !missing.is_empty() {
-            return Err(Unavailable::Required { rung, missing });
+            return Err(Unavailable::Required { by: receipt.contained_by(), missing });
         }
         receipt.image = profile.image.as_ref().map(|image| image.digest);
         let sockets = match rung {
@@ -202,7 +219,46 @@ impl Sandbox {
             .chain(system)
             .chain([workspace]);
         let seen = seen.filter_map(|path| real(&path)).collect();
-        Ok(Self { rung, receipt, plan: memory(&plan)?, launcher: Launcher::default(), seen, profile })
+        let (plan, launcher) = (memory(&plan)?, Launcher::default());
+        Ok(Self { rung, receipt, plan, launcher, engine: None, seen, profile })
+    }
+
+    /// The same where a container engine runs commands.
+    fn by_engine(
+        probe: &Probe,
+        profile: Profile,
+        rungs: RungChoice,
+        by: &ByEngine,
+        image: Digest,
+    ) -> Result<Self, Unavailable> {
+        let refuse = |why: &str| Unavailable::Engine { engine: by.engine(), why: why.to_owned() };
+        match rungs {
+            RungChoice::Strongest { .. } | RungChoice::Exactly(Rung::R4) => {}
+            RungChoice::Exactly(_) => {
+                return Err(refuse("the policy contains commands by limits only; name no engine with it"));
+            }
+        }
+        if !entry::linked() {
+            return Err(refuse("the supervisor's entry is not in this binary"));
+        }
+        let workspace = profile.workspace.canonicalize()?;
+        if matches!(profile.changes, Changes::Staged { copy: None, .. }) {
+            let why = format!("it takes an overlay, and {} mounts none for us", by.engine());
+            return Err(Unavailable::Staging { workspace, why });
+        }
+        let (ready, receipt) = engine::prepare(by, image, &profile, &workspace, &probe.kernel)
+            .map_err(|why| Unavailable::Engine { engine: by.engine(), why })?;
+        let not_enforced = profile.require.iter().filter(|guarantee| !receipt.enforces(**guarantee));
+        let missing: Vec<String> =
+            not_enforced.map(|guarantee| probe.why_not_enforced(&receipt, *guarantee)).collect();
+        if !missing.is_empty() {
+            return Err(Unavailable::Required { by: receipt.contained_by(), missing });
+        }
+        let copy = profile.changes.copy().map(Path::to_owned);
+        let shown = profile.readable.iter().chain(&profile.private).chain(&profile.writable).chain(&copy);
+        let seen = shown.chain([&workspace]).filter_map(|path| path.canonicalize().ok()).collect();
+        let (plan, launcher) = (memory(&engine::plan(&profile, &receipt))?, Launcher::default());
+        Ok(Self { rung: Rung::R4, receipt, plan, launcher, engine: Some(ready), seen, profile })
     }
 
     /// The rung in force.
@@ -262,7 +318,7 @@ impl Sandbox {
         }
         let cancel = Cancel::new().map_err(|error| failure("eventfd", &error))?;
         let shared = Arc::new(Shared::new(wake)?);
-        if publish.is_some() && self.rung < Rung::R3 {
+        if publish.is_some() && (self.rung < Rung::R3 || self.engine.is_some()) {
             return Err(Failure::new("publish", libc::EOPNOTSUPP, self.rung.to_string()).into());
         }
         let control = self.launch(command, publish.as_ref())?;
@@ -297,9 +353,10 @@ impl Sandbox {
 
     /// Has a supervisor start a command, and gives this side's end of its control socket.
     fn launch(&self, command: &Command, publish: Option<&Publish>) -> Result<OwnedFd, Failure> {
+        // First: the order may leave a word there.
+        let folder = self.record_folder(&command.record_dir)?;
         let mut order = self.order(command)?;
         order.dialling = publish.map_or(0, |_| MOST_PUBLISHED);
-        let folder = self.record_folder(&command.record_dir)?;
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
         self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())
     }
@@ -314,6 +371,10 @@ impl Sandbox {
             || self.seen.last().is_some_and(|workspace| command.cwd.starts_with(workspace));
         if !inside || command.cwd.components().any(|part| part == std::path::Component::ParentDir) {
             return Err(Failure::new("cwd", libc::EINVAL, command.cwd.to_string_lossy()));
+        }
+        let wall_ms = u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS);
+        if let Some(engine) = &self.engine {
+            return engine.order(command, wall_ms);
         }
         let env = command.env.iter().map(|(name, value)| {
             if name.is_empty() || name.as_bytes().contains(&b'=') {
@@ -344,11 +405,12 @@ impl Sandbox {
             env: env.chain(over_tcp).collect::<Result<_, _>>()?,
             cwd: command.cwd.as_path().into(),
             candidates,
-            wall_ms: u64::try_from(command.wall.as_millis()).unwrap_or(u64::MAX).min(MAX_WALL_MS),
+            wall_ms,
             keep_head: command.keep_head,
             keep_tail: command.keep_tail,
             listen: command.egress.as_ref().map(Egress::listen),
             dialling: 0,
+            container: None,
         })
     }
 

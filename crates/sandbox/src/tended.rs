@@ -146,5 +146,6 @@ fn order(program: &Program) -> Result<Order, Failure> {
         keep_tail: 0,
         listen: None,
         dialling: 0,
+        container: None,
     })
 }

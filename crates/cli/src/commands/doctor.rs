@@ -1,7 +1,7 @@
 //! `provost doctor`.
 
 use provost::core::containment::Rung;
-use provost::sandbox::{Freshness, Origin, Probe, ProbeCache, Surroundings, advice};
+use provost::sandbox::{Freshness, Origin, Probe, ProbeCache, Surroundings, advice, engines};
 use serde_json::json;
 
 use crate::args::Doctor;
@@ -16,6 +16,7 @@ pub(crate) fn doctor(world: &World, args: &Doctor) -> u8 {
     let cache = world.cache_folder().map(ProbeCache::new);
     let (probe, origin) =
         cache.as_ref().map_or_else(|| (Probe::run(), Origin::Performed), |cache| cache.probe(freshness));
+    let engines = engines(world.variables());
     let program = std::env::current_exe().map_or("provost".to_owned(), |path| path.display().to_string());
     let around = Surroundings::look();
     let advice = advice(&probe, &around, &program);
@@ -35,6 +36,14 @@ pub(crate) fn doctor(world: &World, args: &Doctor) -> u8 {
                 "staged": receipt.staged,
                 "facts": probe.facts,
                 "advice": advice,
+                "engines": engines
+                    .iter()
+                    .map(|found| json!({
+                        "engine": found.engine,
+                        "says": found.says.as_ref().ok(),
+                        "why_not": found.says.as_ref().err(),
+                    }))
+                    .collect::<Vec<_>>(),
                 "disabled": probe.disabled,
                 "uid": probe.uid,
                 "kernel": probe.kernel,
@@ -62,6 +71,14 @@ pub(crate) fn doctor(world: &World, args: &Doctor) -> u8 {
         let disk = if by.is_copy() { ", which takes what it takes of the disk" } else { "" };
         say!("  staged changes are kept apart by {}{disk}", by.name());
     }
+    say!("");
+    for found in &engines {
+        match &found.says {
+            Ok(says) => say!("container engine {}: {says}", found.engine),
+            Err(why) => say!("container engine {}: not to be had: {why}", found.engine),
+        }
+    }
+    say!("  none is needed; what one enforces is looked at when a run names it (--engine)");
     for advice in &advice {
         say!("");
         say!("{}: {}", advice.facts.join(", "), advice.cause);

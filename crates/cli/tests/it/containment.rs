@@ -46,6 +46,14 @@ fn doctor_says_what_holds_and_remembers_it() {
     let first = env.provost(["doctor"]).code(0);
     assert!(first.stdout.contains("strongest rung: R3 (namespaces, Landlock and seccomp)"), "{first}");
     assert!(first.stdout.contains("tried now"), "{first}");
+    assert!(first.stdout.contains("container engine podman: /usr/bin/podman "), "{first}");
+    let mut without = env.provost_command(["doctor"]);
+    without.env("PATH", "/nowhere");
+    let without = finish(without).code(0);
+    assert!(
+        without.stdout.contains("engine podman: not to be had: there is no `podman` on PATH"),
+        "{without}"
+    );
     let second = env.provost(["doctor"]).code(0);
     assert!(second.stdout.contains("found by an earlier process"), "{second}");
     let fresh = env.provost(["doctor", "--fresh", "--json"]).code(0);

@@ -129,16 +129,22 @@ fn a_run_in_an_image_sees_its_files_and_proves_which_image_it_was() {
     );
 }
 
-/// A store of podman's own for one test.
+/// A program that finds a store of podman's own for one test, and a runtime that takes any control groups.
+fn with_podman(case: &Case, program: &str) -> std::process::Command {
+    let mut command = case.env.command(program);
+    command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf"));
+    command.env("CONTAINERS_CONF", case.env.at("containers.conf"));
+    command
+}
+
 fn podman(case: &Case, args: &[&str]) -> crate::support::Ran {
-    let mut command = case.env.command("podman");
-    command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf")).args(args);
+    let mut command = with_podman(case, "podman");
+    command.args(args);
     finish(command)
 }
 
-#[test]
-fn an_image_of_podman_s_store_is_imported_and_run_in() {
-    let case = Case::new([sh("cat /etc/of-the-image")]);
+/// Puts the case's image into podman's store, as `small:1`.
+fn load(case: &Case) {
     let folder = |name: &str| case.env.at(name).display().to_string();
     let conf = format!(
         "[storage]\ndriver = \"vfs\"\ngraphroot = \"{}\"\nrunroot = \"{}\"\n",
@@ -146,13 +152,66 @@ fn an_image_of_podman_s_store_is_imported_and_run_in() {
         folder("run-of-podman")
     );
     fs::write(case.env.at("storage.conf"), conf).unwrap();
+    let conf = format!("[engine]\nruntime = \"runc\"\ntmp_dir = \"{}\"\n", folder("tmp-of-podman"));
+    fs::write(case.env.at("containers.conf"), conf).unwrap();
     let archive = case.archive.display().to_string();
-    let loaded = podman(&case, &["load", "--quiet", "--input", &archive]).code(0).stdout;
+    let loaded = podman(case, &["load", "--quiet", "--input", &archive]).code(0).stdout;
     let id = loaded.trim().rsplit(':').next().unwrap().to_owned();
-    let _ = podman(&case, &["tag", &id, "small:1"]).code(0);
+    let _ = podman(case, &["tag", &id, "small:1"]).code(0);
+}
+
+#[test]
+fn commands_run_by_podman_where_the_operator_names_it_and_the_evidence_says_so() {
+    let case = Case::new([
+        sh("cat /etc/of-the-image a.txt; echo $FROM_IMAGE > made.txt; echo x > .git/config"),
+        exec(&["say"]),
+    ]);
+    load(&case);
+    let mut import = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+    import.args(["image", "import", "--from", "podman", "small:1"]);
+    let _ = finish(import).code(0);
+    let run = |more: &[&str]| {
+        let mut command = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+        command.args(case.env.run_args(&case.repo.path, &case.model, more));
+        finish(command)
+    };
+    // An engine without an image, and a guarantee that none gives.
+    let refused = run(&["--engine", "podman"]).code(2);
+    assert!(refused.stderr.contains("no image is named for them"), "{}", refused.stderr);
+    let refused = run(&["--engine", "lxc", "--image", "small:1"]).code(2);
+    assert!(refused.stderr.contains("expected podman or docker"), "{}", refused.stderr);
+    let needs = ["--engine", "podman", "--image", "small:1", "--require", "cap-cpu"];
+    let refused = run(&needs).code(9);
+    assert!(refused.stderr.contains("in a container of podman's) does not enforce"), "{}", refused.stderr);
+
+    let out = case.env.at("evidence");
+    let out = out.to_str().unwrap();
+    let verify = ["--verify", "cat /etc/of-the-image", "--export", out];
+    let _ = run(&[&["--engine", "podman", "--image", "small:1"], verify.as_slice()].concat()).code(0);
+    let told = told(&case.model);
+    assert!(told[0].contains("of the image\none\n") && told[0].contains("Read-only file system"), "{told:?}");
+    assert!(told[1].contains("/opt/of-the-image/bin/say says"), "{told:?}");
+    assert_eq!(fs::read_to_string(case.repo.path.join("made.txt")).unwrap(), "yes\n");
+    let run = case.env.only_run();
+    let journal = case.env.journal(&run);
+    assert_eq!(bodies(&journal, "run.created")[0]["policy"]["engine"], "podman");
+    let containment = &bodies(&journal, "driver.attached")[0]["containment"];
+    assert_eq!((&containment["rung"], &containment["engine"]), (&json!("R4"), &json!("podman")));
+    let shown = case.env.provost(["log", &run]).code(0).stdout;
+    assert!(shown.contains("R4 (an image's root, in a container of podman's)"), "{shown}");
+    let key = case.env.public_key();
+    let repository = case.repo.path.display().to_string();
+    let verify = ["verify", out, "--key", key.to_str().unwrap(), "--repo", &repository];
+    let _ = case.env.provost(verify).code(0);
+    assert_eq!(podman(&case, &["ps", "--all", "--quiet"]).code(0).stdout, "");
+}
+
+#[test]
+fn an_image_of_podman_s_store_is_imported_and_run_in() {
+    let case = Case::new([sh("cat /etc/of-the-image")]);
+    load(&case);
     let import = |name: &str| {
-        let mut command = case.env.command(env!("CARGO_BIN_EXE_provost"));
-        command.env("CONTAINERS_STORAGE_CONF", case.env.at("storage.conf"));
+        let mut command = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
         command.args(["image", "import", "--from", "podman", "--", name]);
         finish(command)
     };

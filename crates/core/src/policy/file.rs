@@ -5,6 +5,7 @@
 //! at_least = "R2"             # refuse to start where containment is weaker
 //! require = ["net", "kill-tree"]  # or where one of these is not enforced
 //! image = "sha256:9c1b…"      # the image that is the root of commands; whole, as `provost image digest` prints it
+//! engine = "podman"           # run commands by podman or docker, in that image; without it, by this program itself
 //!
 //! allow = ["exec cargo test*", "write src/**"]
 //! ask   = ["write Cargo.toml"]
@@ -47,7 +48,7 @@ use super::{
 };
 use crate::act::Access;
 use crate::caps::Caps;
-use crate::containment::{Guarantee, Rung};
+use crate::containment::{Engine, Guarantee, Rung};
 use crate::path::RelPath;
 
 /// A policy file that cannot be read.
@@ -132,6 +133,7 @@ struct File {
     build_folders: Option<Spanned<Vec<String>>>,
     git: Option<Spanned<GitAccess>>,
     image: Option<Spanned<String>>,
+    engine: Option<Engine>,
     #[serde(default)]
     publish: BTreeSet<NonZeroU16>,
 }
@@ -276,6 +278,7 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
             message: format!("`{}` is not `sha256:` and 64 hex digits", image.get_ref()),
         })?);
     }
+    policy.engine = file.engine;
     policy.publish = file.publish.into_iter().map(NonZeroU16::get).collect();
     Ok(policy)
 }

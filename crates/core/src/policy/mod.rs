@@ -26,7 +26,7 @@ pub use staging::WorkspaceMode;
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;
-use crate::containment::{Guarantee, Receipt, Rung};
+use crate::containment::{Engine, Guarantee, Receipt, Rung};
 use crate::digest::Digest;
 use crate::path::RelPath;
 
@@ -176,6 +176,10 @@ pub struct Policy {
     /// The image whose files commands have as their root, by the digest of its manifest; the host's without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Digest>,
+    /// The container engine of the host's that commands run by, in that image; without one this program contains them
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
 }
 
 fn is_default<T: std::default::Default + PartialEq>(value: &T) -> bool {
@@ -461,6 +465,9 @@ impl Policy {
         }
         if receipt.image != self.image || (receipt.rung == Rung::R4) != self.image.is_some() {
             return Err("the root of its commands is not the image that the policy names");
+        }
+        if receipt.engine != self.engine {
+            return Err("its commands do not run by the container engine that the policy names");
         }
         Ok(())
     }

@@ -127,6 +127,7 @@ pub(super) fn policy(preset: Preset) -> Policy {
         git: if preset == Preset::FullAccess { GitAccess::Full } else { GitAccess::None },
         publish: BTreeSet::new(),
         image: None,
+        engine: None,
     }
 }
 

@@ -190,11 +190,8 @@ impl Run {
             price: Some(Price::flat(3_000_000, 15_000_000)),
             gate: gated.then(|| gate.clone()),
             limits: Limits::default(),
-            model: ModelFact {
-                wire: "openai-chat".into(),
-                name: "scripted".into(),
-                endpoint: "http://127.0.0.1:1/v1".into(),
-            },
+            model: ModelFact::new("openai-chat", "scripted", "http://127.0.0.1:1/v1"),
+            routing: None,
             source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
             root: "/srv/space".into(),
@@ -209,6 +206,7 @@ impl Run {
             kernel: "6.18.0".into(),
             landlock_abi: Some(7),
             image: None,
+            engine: None,
             staged: None,
         };
         self.push(Body::DriverAttached(DriverAttached {
@@ -286,12 +284,16 @@ impl Run {
         let body = ModelAnswered {
             step: StepId(step),
             invocation: invocation_id(&self.id, StepId(step)),
+            route: provost_core::route::RouteId::FIRST,
+            prompt: None,
             answer: self.word("answer"),
             calls,
             text,
             stop,
             usage: Usage { input: 100, output: 20, ..Usage::default() },
             estimated: false,
+            raw_usage: None,
+            rate_limits: None,
             model: "scripted".into(),
             latency_ms: 5,
             ttft_ms: None,

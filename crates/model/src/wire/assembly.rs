@@ -247,7 +247,7 @@ impl Assembly {
 }
 
 fn cut_off() -> Failure {
-    Failure::new(FailureClass::Transport, "the stream ended before the answer was complete")
+    Failure::new(FailureClass::UnknownOutcome, "the stream ended before the answer was complete")
 }
 
 /// Checks that hold for every wire once an answer is complete.

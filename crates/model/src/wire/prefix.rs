@@ -48,6 +48,19 @@ impl Prefix {
         out
     }
 
+    /// Shows it from byte `from` on, piece by piece.
+    pub fn show(&self, from: usize, see: &mut dyn FnMut(&[u8])) {
+        let skip = (from / PIECE).min(self.full.len());
+        let mut from = from - skip * PIECE;
+        for piece in self.full[skip..].iter().map(|piece| &piece[..]).chain([&self.open[..]]) {
+            let begin = from.min(piece.len());
+            if begin < piece.len() {
+                see(&piece[begin..]);
+            }
+            from -= begin;
+        }
+    }
+
     pub(super) fn extend_from_slice(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.open.capacity() == 0 {

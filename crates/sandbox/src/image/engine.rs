@@ -2,104 +2,44 @@
 //! like any other. Nothing is run by way of it, and nothing is fetched.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::str::FromStr;
+use std::time::Duration;
+
+use provost_core::containment::Engine;
+use provost_core::digest::Digest;
 
 use super::ImageError;
-use super::host::{HostTools, MissingTool, NoImage};
+use super::host::{MissingTool, NoImage};
 use super::store::{Image, ImageStore, checked_name};
+use crate::engine::Client;
 
-/// A container engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// Podman.
-    Podman,
-    /// Docker, from version 25 on: older ones save no OCI layout.
-    Docker,
-}
+/// How long an engine may take to write a whole image.
+const SAVED: Duration = Duration::from_secs(30 * 60);
 
-/// What an engine gets of the environment: where its store or its daemon is, and no key of anybody's.
-const ENVIRONMENT: [&str; 14] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LANG",
-    "XDG_RUNTIME_DIR",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "CONTAINERS_CONF",
-    "CONTAINERS_STORAGE_CONF",
-    "CONTAINER_HOST",
-    "STORAGE_DRIVER",
-    "DOCKER_HOST",
-    "DOCKER_CONFIG",
-    "DOCKER_CONTEXT",
-];
-/// How much of what it complains of is repeated.
-const COMPLAINT: usize = 2000;
-
-impl Engine {
-    /// What its program is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Podman => "podman",
-            Self::Docker => "docker",
-        }
-    }
-
-    /// Saves an image of its store as an archive.
-    fn save(
-        self,
-        tools: &HostTools,
-        environment: &BTreeMap<OsString, OsString>,
-        image: &str,
-        to: &Path,
-    ) -> Result<(), NoImage> {
-        let program = tools.find(self.name())?;
-        let format: &[&str] = match self {
-            Self::Podman => &["--format", "oci-archive"],
-            Self::Docker => &[],
-        };
-        let silent = |said: String| MissingTool::Silent {
-            program: program.display().to_string(),
+/// Saves an image of its store as an archive, and gives the digest that it knows the image by.
+fn save(client: &Client, image: &str, to: &Path) -> Result<Option<Digest>, NoImage> {
+    let ask = |arguments: &[&OsStr]| {
+        client.ask(arguments, SAVED).map_err(|said| MissingTool::Silent {
+            program: client.program.path().display().to_string(),
             asked: format!("save {image}"),
             said,
-        };
-        let passed = |name: &&OsString| ENVIRONMENT.iter().any(|passed| name.as_os_str() == *passed);
-        let output = Command::new(&program)
-            .arg("save")
-            .args(format)
-            .arg("--output")
-            .arg(to)
-            // Whatever it is called, it is no option.
-            .args(["--", image])
-            .env_clear()
-            .envs(environment.iter().filter(|(name, _)| passed(name)))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .output()
-            .map_err(|error| silent(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let from = said.char_indices().rev().nth(COMPLAINT).map_or(0, |(at, _)| at);
-        Err(silent(said[from..].trim().to_owned()).into())
-    }
-}
-
-impl FromStr for Engine {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let all = [Self::Podman, Self::Docker];
-        let found = all.into_iter().find(|engine| engine.name() == name);
-        found.ok_or_else(|| format!("`{name}` is no container engine: expected podman or docker"))
-    }
+        })
+    };
+    let words =
+        |words: &[&'static str]| -> Vec<&'static OsStr> { words.iter().copied().map(OsStr::new).collect() };
+    // Whatever it is called, it is no option.
+    let named = [OsStr::new("--"), OsStr::new(image)];
+    let id = ask(&[words(&["image", "inspect", "--format", "{{.Id}}"]), named.into()].concat())?;
+    let format: &[&str] = match client.engine {
+        Engine::Podman => &["--format", "oci-archive"],
+        // From version 25 on; older ones save no OCI layout.
+        Engine::Docker => &[],
+    };
+    let to = [OsStr::new("--output"), to.as_os_str()];
+    ask(&[words(&["save"]), words(format), to.into(), named.into()].concat())?;
+    Ok(id.strip_prefix("sha256:").unwrap_or(&id).parse().ok())
 }
 
 impl ImageStore {
@@ -117,12 +57,14 @@ impl ImageStore {
         image: &str,
         name: Option<&str>,
     ) -> Result<Image, NoImage> {
-        let path = environment.get(&OsString::from("PATH")).cloned().unwrap_or_default();
         let unfinished = self.unfinished()?;
         let archive = unfinished.0.join("saved.tar");
-        engine.save(&HostTools::of_path(&path), environment, image, &archive)?;
-        let imported =
-            self.import(&archive, None, name.or_else(|| checked_name(image).is_ok().then_some(image)))?;
+        let id = save(&Client::find(engine, environment)?, image, &archive)?;
+        let name = name.or_else(|| checked_name(image).is_ok().then_some(image));
+        let mut imported = self.import(&archive, None, name)?;
+        if let Some(id) = id {
+            imported = self.also_known_as(imported, id)?;
+        }
         fs::remove_file(&archive).map_err(ImageError::io(&archive))?;
         Ok(imported)
     }

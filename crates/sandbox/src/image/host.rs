@@ -225,7 +225,7 @@ impl HostTools {
         Self { path: std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect() }
     }
 
-    pub(super) fn find(&self, name: &str) -> Result<PathBuf, MissingTool> {
+    pub(crate) fn find(&self, name: &str) -> Result<PathBuf, MissingTool> {
         let candidates = self.path.iter().map(|folder| folder.join(name));
         candidates
             .into_iter()

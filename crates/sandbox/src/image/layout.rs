@@ -56,6 +56,8 @@ pub(super) struct Found {
     /// The name that the layout has for it.
     pub(super) name: Option<String>,
     pub(super) config: ImageConfiguration,
+    /// The configuration's digest.
+    pub(super) config_digest: Digest,
     pub(super) layers: Vec<Layer>,
 }
 
@@ -150,7 +152,8 @@ impl<'a> Layout<'a> {
         let manifest = ImageManifest::from_reader(text.as_slice()).map_err(|error| self.wrong(&error))?;
         let config = Entry::of(manifest.config())
             .ok_or_else(|| self.wrong("its configuration is not named by a sha256 digest"))?;
-        let text = self.blob(config.digest)?;
+        let config_digest = config.digest;
+        let text = self.blob(config_digest)?;
         let config = ImageConfiguration::from_reader(text.as_slice()).map_err(|error| self.wrong(&error))?;
         if *config.os() != Os::Linux || *config.architecture() != Arch::default() {
             return Err(ImageError::Choice {
@@ -178,7 +181,7 @@ impl<'a> Layout<'a> {
             Ok(Layer { file: self.path(digest), packing, digest, content })
         });
         let layers = layers.collect::<Result<_, ImageError>>()?;
-        Ok(Found { digest: entry.digest, name: entry.name.clone(), config, layers })
+        Ok(Found { digest: entry.digest, name: entry.name.clone(), config, config_digest, layers })
     }
 
     fn path(&self, digest: Digest) -> PathBuf {

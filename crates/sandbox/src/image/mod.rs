@@ -22,8 +22,8 @@ use std::path::PathBuf;
 
 use provost_core::digest::Digest;
 
-pub use engine::Engine;
 pub use host::{HostTools, MissingTool, NoImage, rust_image};
+pub use provost_core::containment::Engine;
 pub use store::{Image, ImageStore};
 
 /// Why an image cannot be had.

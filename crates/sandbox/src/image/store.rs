@@ -36,6 +36,10 @@ pub struct Image {
     /// What it is called here; a name belongs to the image that got it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Digests that a container engine may know it by: of its configuration, of its manifest, and what the engine said
+    /// that it was imported from. None for one that an earlier version imported.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known_as: Vec<Digest>,
     /// The environment that it wants, each `NAME=value`.
     pub env: Vec<String>,
     /// How many layers it was unpacked from.
@@ -148,6 +152,7 @@ impl ImageStore {
         let about = Image {
             digest: found.digest,
             name: None,
+            known_as: vec![found.config_digest, found.digest],
             env: config.and_then(|config| config.env().clone()).unwrap_or_default(),
             layers: found.layers.len(),
             bytes: counted.bytes,
@@ -263,6 +268,15 @@ impl ImageStore {
             }
         }
         Ok(())
+    }
+
+    /// Notes one more digest that an engine knows an image by.
+    pub(super) fn also_known_as(&self, mut image: Image, id: Digest) -> Result<Image, ImageError> {
+        if !image.known_as.contains(&id) {
+            image.known_as.insert(0, id);
+            write_about(&image.folder, &image)?;
+        }
+        Ok(image)
     }
 
     /// A fresh folder to fill. What others left unfinished, and nobody fills any more, goes.

@@ -330,7 +330,7 @@ impl Scratch {
     fn image_view(&self) -> Result<View, String> {
         let mut profile = Profile::for_workspace(self.at("in")).map_err(text)?;
         profile.limits.tmp_bytes = Some(1 << 20);
-        profile.image = Some(ImageRoot { folder: self.at("image"), digest: Digest::ZERO });
+        profile.image = Some(ImageRoot { folder: self.at("image"), digest: Digest::ZERO, by: None });
         Ok(view::view(&profile, &self.at("in")))
     }
 

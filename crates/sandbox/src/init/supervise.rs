@@ -19,6 +19,7 @@ use super::sample::{self, Sampler};
 use super::{contain, kill, overlay, pid1, read_all};
 use crate::broker;
 use crate::bytes::Bytes;
+use crate::engine::{Container, Fate};
 use crate::plan::{Order, Plan};
 use crate::record::{self, Ended, ExitRecord, Failure};
 use crate::sandbox::memory;
@@ -144,7 +145,11 @@ fn run(
     };
     let limit = Duration::from_millis(order.wall_ms);
     let cut = watch.until_end(began + limit);
-    let survivors = watch.finish(plan.rung, cut.is_some());
+    // Before the tree: what the engine started need not be in it.
+    let (fate, left) = order.container.as_ref().map_or((Fate::AsSaid, 0), |container| {
+        end_container(container, watch.last.status.filter(|_| cut.is_none()))
+    });
+    let survivors = watch.finish(plan.rung, cut.is_some()) + left;
     if let Some(failure) = exec_failure(&child) {
         return Err(failure);
     }
@@ -156,11 +161,16 @@ fn run(
     hits.extend(full_layer(&plan.limits, layer.as_ref()));
     let output = std::mem::replace(&mut watch.capture, Capture::new(0, 0)).finish();
     let cut = cut.or(over.map(Cut::Capped));
+    if let (Fate::NeverStarted, None) = (fate, cut) {
+        return Err(Failure::new("engine", libc::ECANCELED, String::from_utf8_lossy(&output.head).trim()));
+    }
     let ended = match (cut, status) {
         (Some(Cut::Deadline), _) => Ended::TimedOut { limit_ms: order.wall_ms },
         (Some(Cut::Capped(hit)), _) => Ended::Capped(hit),
         (Some(Cut::Cancel), _) => Ended::Cancelled,
         (Some(Cut::DriverLost), _) => Ended::DriverLost,
+        (None, _) if let Fate::Exited(status) = fate => Ended::Exited(status),
+        (None, _) if let Fate::OutOfMemory(hit) = fate => Ended::Capped(hit),
         (None, Some(raw)) if libc::WIFEXITED(raw) => Ended::Exited(libc::WEXITSTATUS(raw)),
         (None, Some(raw)) => Ended::Signalled(libc::WTERMSIG(raw)),
         // Process 1 was killed from outside, which killed the command.
@@ -176,6 +186,16 @@ fn run(
         caps: hits,
         unprotected,
     })
+}
+
+/// Has an engine say how a container ended whose program of the engine's ended by itself with a raw wait status, and
+/// remove it; how many containers are left.
+fn end_container(container: &Container, status: Option<i32>) -> (Fate, u32) {
+    let fate = match status.filter(|raw| libc::WIFEXITED(*raw)) {
+        Some(raw) => container.fate(libc::WEXITSTATUS(raw)),
+        None => Fate::AsSaid,
+    };
+    (fate, u32::from(!container.remove()))
 }
 
 pub(super) fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, Failure> {

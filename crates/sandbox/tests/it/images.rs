@@ -154,7 +154,7 @@ fn import(host: &Host, layers: &[&[Entry<'_>]]) -> Result<Image, ImageError> {
 /// What a shell and a few tools of the host need, at their own paths.
 fn tools() -> Vec<(String, Vec<u8>)> {
     let mut files = BTreeMap::new();
-    let programs = ["sh", "cat", "id", "touch", "cp", "ls", "grep", "getent", "sleep"]
+    let programs = ["sh", "cat", "id", "touch", "cp", "mv", "ls", "grep", "getent", "sleep"]
         .map(|name| format!("/bin/{name}"));
     for program in &programs {
         files.insert(program.clone(), fs::read(program).unwrap());
@@ -177,7 +177,7 @@ pub(crate) fn shell(host: &Host) -> (Image, Profile) {
     entries.push(Folder("work"));
     let image = import(host, &[&entries]).unwrap();
     let mut profile = host.profile();
-    profile.image = Some(ImageRoot { folder: image.root(), digest: image.digest });
+    profile.image = Some(ImageRoot { folder: image.root(), digest: image.digest, by: None });
     (image, profile)
 }
 

@@ -6,6 +6,7 @@ mod basics;
 mod cache;
 mod caps;
 mod egress;
+mod engines;
 mod files;
 mod git;
 mod hosts;

@@ -33,7 +33,7 @@ fn the_host_s_rust_toolchain_makes_an_image_that_tests_a_crate() {
     )
     .unwrap();
     let mut profile = host.profile();
-    profile.image = Some(ImageRoot { folder: image.root(), digest });
+    profile.image = Some(ImageRoot { folder: image.root(), digest, by: None });
     let mut command = host.command(&["cargo", "test", "--offline", "--lib"]);
     command.wall = std::time::Duration::from_secs(120);
     command.env.insert("PATH".into(), image.var("PATH").unwrap().into());

@@ -37,6 +37,7 @@ fn receipt() -> Receipt {
         kernel: "sim".to_owned(),
         landlock_abi: None,
         image: None,
+        engine: None,
         staged: None,
     }
 }

@@ -85,8 +85,9 @@ impl Sim {
         let clock = world.clone();
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
+            others: Vec::new(),
             provider: Arc::new(SimModel { world: world.clone(), script: Arc::new(scenario.script.clone()) }),
-            model: ModelFact { wire: "sim".into(), name: "sim".into(), endpoint: String::new() },
+            model: ModelFact::new("sim", "sim", ""),
             tools: Registry::standard(),
             executor: Arc::new(SimExecutor(world.clone())),
             approver: Arc::new(Approver),
@@ -94,6 +95,7 @@ impl Sim {
             retry: RetryPolicy::default(),
             host: HostEnvironment::default(),
             images: provost_sandbox::image::ImageStore::new(dir.path().join("images")),
+            engines: std::collections::BTreeMap::new(),
             spool: dir.path().join("spool"),
             clock: Arc::new(move || clock.tick()),
         };

@@ -261,7 +261,7 @@ async fn its_chaos_is_told_apart() {
     let cases = [
         ("drop", FailureClass::Server),
         ("malformed", FailureClass::Malformed),
-        ("disconnect", FailureClass::Transport),
+        ("disconnect", FailureClass::UnknownOutcome),
         ("ratelimit", FailureClass::RateLimited),
     ];
     let mock = Mock::start(&answers());
@@ -303,7 +303,7 @@ async fn a_stream_that_breaks_off() {
     let mock = Mock::start(&fixtures);
     for wire in WIRES {
         let (answer, heard) = ask(&remote(&mock, wire, &[]), "break").await;
-        assert_eq!(answer.unwrap_err().class, FailureClass::Transport, "{wire:?}");
+        assert_eq!(answer.unwrap_err().class, FailureClass::UnknownOutcome, "{wire:?}");
         assert!(TEXT.starts_with(&heard.text) && heard.text.len() < TEXT.len(), "{wire:?}");
         let (answer, heard) = ask(&remote(&mock, wire, &[]), "whole").await;
         assert_eq!(
