@@ -4,4 +4,5 @@
 mod aimock;
 mod http;
 mod mock;
+mod real;
 mod sdks;
