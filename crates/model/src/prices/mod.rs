@@ -44,8 +44,9 @@ impl Entry {
 }
 
 /// Of several that take a name, the one that is called so, then the first.
-fn among<'a>(entries: impl Iterator<Item = &'a Entry> + Clone, model: &str) -> Option<&'a Entry> {
-    entries.clone().find(|entry| entry.is(model)).or_else(|| entries.clone().find(|entry| entry.takes(model)))
+fn among<'a>(mut entries: impl Iterator<Item = &'a Entry> + Clone, model: &str) -> Option<&'a Entry> {
+    let mut again = entries.clone();
+    entries.find(|entry| entry.is(model)).or_else(|| again.find(|entry| entry.takes(model)))
 }
 
 /// What was found of a model.
