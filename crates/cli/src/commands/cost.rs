@@ -38,9 +38,9 @@ pub(crate) async fn cost(world: &World, args: Cost) -> Result<u8, Failure> {
         table.add(run.as_str(), &account, args.since.unwrap_or(0), today.as_ref());
     }
     if args.json {
-        table.say_json()
+        table.say_json();
     } else {
-        table.say(today.is_some())
+        table.say(today.is_some());
     }
     Ok(0)
 }

@@ -172,7 +172,9 @@ fn print(args: &Models, rows: impl Iterator<Item = (Option<&'static str>, Row)>)
         say!("{}", text.trim_end());
     };
     line(&heads.map(str::to_owned));
-    cells.iter().for_each(|row| line(row));
+    for row in &cells {
+        line(row);
+    }
 }
 
 /// Bytes for people.

@@ -44,8 +44,8 @@ impl Entry {
 }
 
 /// Of several that take a name, the one that is called so, then the first.
-fn among<'a>(entries: impl Iterator<Item = &'a Entry> + Clone, model: &str) -> Option<&'a Entry> {
-    entries.clone().find(|entry| entry.is(model)).or_else(|| entries.clone().find(|entry| entry.takes(model)))
+fn among<'a>(mut entries: impl Iterator<Item = &'a Entry> + Clone, model: &str) -> Option<&'a Entry> {
+    entries.clone().find(|entry| entry.is(model)).or_else(|| entries.find(|entry| entry.takes(model)))
 }
 
 /// What was found of a model.

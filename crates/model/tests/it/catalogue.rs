@@ -220,7 +220,7 @@ async fn runtimes_are_asked_for_the_window_that_is_in_force() {
         size_bytes: Some(668_788_096),
         ..offer("model.gguf")
     };
-    assert_eq!(offers, [expected.clone()]);
+    assert_eq!(offers, std::slice::from_ref(&expected));
     // Where it does not say, the window is not the one that the model was trained with.
     let site = Site::new(&[("GET /v1/models", 200, list)]).await;
     let offers = site.catalogue(WireKind::OpenAiChat, "/v1", Some("llamacpp")).list().await.unwrap();
