@@ -45,8 +45,7 @@ impl Entry {
 
 /// Of several that take a name, the one that is called so, then the first.
 fn among<'a>(mut entries: impl Iterator<Item = &'a Entry> + Clone, model: &str) -> Option<&'a Entry> {
-    let mut again = entries.clone();
-    entries.find(|entry| entry.is(model)).or_else(|| again.find(|entry| entry.takes(model)))
+    entries.clone().find(|entry| entry.is(model)).or_else(|| entries.find(|entry| entry.takes(model)))
 }
 
 /// What was found of a model.
