@@ -83,7 +83,7 @@ impl Case {
     }
 }
 
-fn layout(env: &TestEnvironment, archive: &std::path::Path, text: &str) -> String {
+pub(crate) fn layout(env: &TestEnvironment, archive: &std::path::Path, text: &str) -> String {
     let mut make = env.command("python3");
     make.args(["-c", LAYOUT, &archive.display().to_string(), text]);
     finish(make).code(0).stdout.trim().to_owned()

@@ -35,6 +35,7 @@ mod providers;
 mod queue;
 mod retention;
 mod terminal;
+mod told;
 mod undo;
 mod undo_fork;
 mod verdict;
