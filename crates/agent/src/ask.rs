@@ -7,21 +7,17 @@ use provost_core::budget::Bound;
 use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
+use provost_core::route::RouteId;
 use provost_core::transcript::Usage;
 use provost_model::{Answer, Failure, Invocation, Sink};
 
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::meter::{limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
-
-/// A request as its vendor counted it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Metered {
-    bytes: u64,
-    tokens: u64,
-}
+use crate::talk::{BYTES_PER_TOKEN, Talk};
 
 struct Relay<'a>(&'a dyn Observer);
 
@@ -31,18 +27,20 @@ impl Sink for Relay<'_> {
     }
 }
 
-/// Bytes of prompt that are taken for one token when a call is reserved or charged by estimate. English and code run
-/// at 3.5 to 4.5; the low figure makes the estimate err on the side of the budget.
-const BYTES_PER_TOKEN: u64 = 3;
-
 /// Longest a single answer may take, and longest silence on its stream.
 const ANSWER_LIMIT: Duration = Duration::from_mins(15);
 const SILENCE_LIMIT: Duration = Duration::from_mins(3);
 
 impl Driver<'_> {
-    pub(crate) async fn ask(&mut self, step: StepId, invocation: String) -> Result<(), RunError> {
+    pub(crate) async fn ask(
+        &mut self,
+        step: StepId,
+        invocation: String,
+        route: RouteId,
+    ) -> Result<(), RunError> {
         self.show_model_what_is_durable().await?;
-        let estimate = self.estimate();
+        self.talk_to(route).await?;
+        let estimate = self.talk.estimate();
         let begun = Instant::now();
         let ledger = self.recorder.state().ledger();
         let budget =
@@ -53,7 +51,8 @@ impl Driver<'_> {
         loop {
             attempt += 1;
             // Each time: an attempt that failed may have cost something.
-            let reserved = self.recorder.state().ledger().reserve(estimate, self.limits.answer_tokens);
+            let state = self.recorder.state();
+            let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
                 Ok(tokens) => tokens,
                 Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
@@ -65,7 +64,7 @@ impl Driver<'_> {
             let observer = self.runtime.observer.clone();
             let mut relay = Relay(observer.as_ref());
             let answer = {
-                let asking = self.dialogue.ask(&request, &mut relay);
+                let asking = self.talk.dialogue.ask(&request, &mut relay);
                 tokio::pin!(asking);
                 loop {
                     tokio::select! {
@@ -88,7 +87,8 @@ impl Driver<'_> {
                         return self.finish(Outcome::BudgetSpent { bound: Bound::Time }).await;
                     }
                     let Some(wait) = wait else {
-                        return self.detach(Pause::Provider, None).await;
+                        // The state knows whether anybody else may be asked.
+                        return Ok(());
                     };
                     let waiting = tokio::time::sleep(wait);
                     tokio::pin!(waiting);
@@ -105,13 +105,18 @@ impl Driver<'_> {
         }
     }
 
-    /// Input tokens of the next request: what the vendor counted for the last one, and what came since.
-    fn estimate(&self) -> u64 {
-        let bytes = self.dialogue.prompt_bytes() as u64;
-        match self.metered {
-            Some(Metered { bytes: then, tokens }) => tokens + bytes.saturating_sub(then) / BYTES_PER_TOKEN,
-            None => bytes / BYTES_PER_TOKEN,
+    /// Turns to another model, which is told all that was said so far.
+    async fn talk_to(&mut self, route: RouteId) -> Result<(), RunError> {
+        if self.talk.route == route {
+            return Ok(());
         }
+        let provider = self.runtime.asked(route)?;
+        let mut talk = Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
+        for message in self.recorder.all_messages().await? {
+            talk.push(&message);
+        }
+        self.talk = talk;
+        Ok(())
     }
 
     fn answered(
@@ -124,10 +129,7 @@ impl Driver<'_> {
         let json =
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let estimated = answer.usage.is_none();
-        self.metered = answer.usage.map(plausible).map(|usage| Metered {
-            bytes: self.dialogue.prompt_bytes() as u64,
-            tokens: usage.total().saturating_sub(usage.output),
-        });
+        self.talk.meter(answer.usage.map(plausible));
         let usage = answer.usage.map_or_else(
             || Usage { input: estimate, output: json.len() as u64 / BYTES_PER_TOKEN, ..Usage::default() },
             plausible,
@@ -135,17 +137,24 @@ impl Driver<'_> {
         let body = ModelAnswered {
             step,
             invocation,
+            route: self.talk.route,
+            prompt: self.talk.prompt(),
             answer: self.recorder.content(json),
             calls: answer.assistant.calls.len() as u32,
             text: !answer.assistant.text.trim().is_empty(),
             stop: answer.stop,
             usage,
             estimated,
+            raw_usage: answer.raw_usage.map(|json| self.recorder.content(json)),
+            rate_limits: limits_told(&mut self.recorder, &answer.rate_limits),
             model: answer.model,
             latency_ms: answer.latency_ms,
             ttft_ms: answer.ttft_ms,
         };
         self.recorder.record(Body::ModelAnswered(body))?;
+        if let Some(missed) = self.recorder.state().cache_miss() {
+            self.recorder.record(Body::CacheMissed(missed))?;
+        }
         self.answer = Some(Arc::new(answer.assistant));
         self.stop = answer.stop;
         Ok(())
@@ -160,13 +169,18 @@ impl Driver<'_> {
         wait: Option<Duration>,
     ) -> Result<(), RunError> {
         let message = self.recorder.content(failure.message.as_bytes());
+        let limits = failure.rate_limits.as_deref();
+        let rate_limits = limits.and_then(|told| limits_told(&mut self.recorder, told));
         self.recorder.record(Body::ModelFailed(ModelFailed {
             step,
+            route: self.talk.route,
             attempt,
             class: failure.class.word().to_owned(),
             status: failure.status,
             message,
             usage: failure.usage.map(plausible),
+            estimated: false,
+            rate_limits,
             retry_in_ms: wait.map(|wait| wait.as_millis() as u64),
         }))?;
         self.recorder.commit().await
@@ -198,18 +212,5 @@ impl Driver<'_> {
         self.end_processes().await?;
         self.recorder.record(Body::DriverDetached(DriverDetached { why, act }))?;
         self.recorder.commit().await
-    }
-}
-
-/// Counts beyond any real call are a vendor's mistake. They are cut to a number that JSON and the ledger can hold, and
-/// which spends any budget there is.
-fn plausible(usage: Usage) -> Usage {
-    const MOST: u64 = 1 << 40;
-    Usage {
-        input: usage.input.min(MOST),
-        output: usage.output.min(MOST),
-        cache_read: usage.cache_read.min(MOST),
-        cache_write: usage.cache_write.min(MOST),
-        reasoning: usage.reasoning.min(MOST),
     }
 }

@@ -12,9 +12,8 @@ use provost_core::outcome::Pause;
 use provost_core::state::Next;
 use provost_core::transcript::{self, Assistant, Message};
 use provost_journal::Word;
-use provost_model::Dialogue;
+use provost_model::Prelude;
 
-use crate::ask::Metered;
 use crate::door::{Dials, Processes};
 use crate::error::RunError;
 use crate::executor::Contained;
@@ -24,6 +23,7 @@ use crate::mail::{Mail, Stop};
 use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
+use crate::talk::{Asked, Talk};
 use provost_sandbox::image::Image;
 
 /// How a driver left a run.
@@ -64,7 +64,9 @@ enum Stopped {
 pub(crate) struct Driver<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) recorder: Recorder,
-    pub(crate) dialogue: Box<dyn Dialogue>,
+    pub(crate) talk: Talk,
+    /// What every dialogue begins with.
+    pub(crate) prelude: Prelude,
     pub(crate) files: Files,
     pub(crate) sandbox: Arc<dyn Contained>,
     pub(crate) limits: Limits,
@@ -73,8 +75,6 @@ pub(crate) struct Driver<'a> {
     /// The answer whose calls are being worked on, and why the model stopped there.
     pub(crate) answer: Option<Arc<Assistant>>,
     pub(crate) stop: transcript::Stop,
-    /// The last request as its vendor counted it, for estimating the next.
-    pub(crate) metered: Option<Metered>,
     /// The image that is the root of commands, where the policy names one.
     pub(crate) image: Option<Image>,
     /// The environment of commands.
@@ -106,7 +106,8 @@ impl Driver<'_> {
                         .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
                 }
                 Next::Ask { .. } if self.has_ends() => self.notice_ends().await?,
-                Next::Ask { step, invocation } => self.ask(step, invocation).await?,
+                Next::Ask { step, invocation, route } => self.ask(step, invocation, route).await?,
+                Next::Leave => self.detach(Pause::Provider, None).await?,
                 Next::Call(call) => self.decide(call)?,
                 Next::Approve(act) => self.approve(act).await?,
                 Next::Perform(act) => self.perform(act).await?,
@@ -157,9 +158,22 @@ impl Driver<'_> {
         self.recorder.commit().await?;
         self.discard_stale();
         for message in self.recorder.messages().await? {
-            self.dialogue.push(&message);
+            self.talk.push(&message);
         }
         Ok(())
+    }
+
+    /// Says again what was said before this driver came. Where it is not what was sent then, that is on record.
+    pub(crate) fn say_again(&mut self, messages: &[Message], asked: &Asked) -> Result<(), RunError> {
+        let step = provost_core::id::StepId(self.recorder.state().ledger().steps);
+        let route = self.talk.route;
+        let provider = self.runtime.asked(route)?;
+        let anew = || Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
+        let broke = self.talk.say_again(messages, asked, step, anew);
+        let Some(broke) = broke.filter(|_| self.recorder.state().cancelled().is_none()) else {
+            return Ok(());
+        };
+        self.recorder.record(Body::PromptBroke(broke))
     }
 
     /// Removes what was only needed until the journal was durable, which it now is.

@@ -2,7 +2,7 @@
 
 use provost_core::act::{Change, Intent};
 use provost_core::digest::Digest;
-use provost_core::event::{Body, Event};
+use provost_core::event::{Body, Event, RateLimitFact};
 use provost_core::id::RunId;
 use provost_journal::{Blob, Head, Lease, Salt, Store};
 
@@ -17,8 +17,13 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::RunQueued(body) => vec![body.goal],
         Body::RunHeld(body) => vec![body.why],
         Body::RunCreated(body) => vec![body.goal, body.system, body.tools, body.manifest],
-        Body::ModelAnswered(body) => vec![body.answer],
-        Body::ModelFailed(body) => vec![body.message],
+        Body::ModelAnswered(body) => [Some(body.answer), body.raw_usage, extras(body.rate_limits.as_ref())]
+            .into_iter()
+            .flatten()
+            .collect(),
+        Body::ModelFailed(body) => {
+            [Some(body.message), extras(body.rate_limits.as_ref())].into_iter().flatten().collect()
+        }
         Body::CallInvalid(body) => vec![body.result],
         Body::ActDecided(body) => vec![body.args],
         Body::ActStarted(body) => match &body.intent {
@@ -38,11 +43,17 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         | Body::ActApproved(_)
         | Body::ActSettled(_)
         | Body::NetDecided(_)
+        | Body::PromptBroke(_)
+        | Body::CacheMissed(_)
         | Body::GateJudged(_)
         | Body::RunCancelled(_)
         | Body::WorkspaceRestored(_)
         | Body::RunFinished(_) => Vec::new(),
     }
+}
+
+fn extras(limits: Option<&RateLimitFact>) -> Option<Digest> {
+    limits?.extras
 }
 
 fn sides(changes: &[Change]) -> Vec<Digest> {

@@ -23,6 +23,7 @@ mod ignores;
 mod interrupt;
 mod lease;
 mod mail;
+mod meter;
 mod observe;
 mod prompt;
 mod queue;
@@ -31,6 +32,7 @@ mod removal;
 mod rewind;
 mod runtime;
 mod stop;
+mod talk;
 mod undo;
 mod worker;
 

@@ -174,10 +174,11 @@ fn fact(order: &Queued, salt: &Salt) -> RunQueued {
         goal: salt.digest(contract.goal.as_bytes()),
         policy: contract.policy.clone(),
         budget: contract.budget,
-        price: contract.price,
+        price: contract.price.clone(),
         gate: contract.gate.clone(),
         limits: contract.limits,
         model: order.model.clone(),
+        routing: contract.routing.clone().kept(),
         key_env: order.key_env.clone(),
         root: order.workspace.display().to_string(),
         repository: order.repository.as_ref().map(|path| path.display().to_string()),
@@ -192,7 +193,8 @@ pub(crate) fn order(queued: &RunQueued, goal: String) -> Result<Order, RunError>
         policy: queued.policy.clone(),
         budget: queued.budget,
         gate: queued.gate.clone(),
-        price: queued.price,
+        price: queued.price.clone(),
+        routing: queued.routing.as_deref().cloned().unwrap_or_default(),
         limits: queued.limits,
     };
     let workspace = PathBuf::from(&queued.root);

@@ -202,6 +202,15 @@ impl Recorder {
         Ok(messages)
     }
 
+    /// All messages of the run so far, in order, read back from the journal. Only where none is still to be shown.
+    pub(crate) async fn all_messages(&mut self) -> Result<Vec<Message>, RunError> {
+        debug_assert!(self.drafts.is_empty() && self.items.is_empty(), "something is still to be shown");
+        let mut dialogue = Dialogue::default();
+        let events = self.store.events(&self.lease.run, 0).await?;
+        self.items = events.iter().filter_map(|event| dialogue.apply(event)).collect();
+        self.messages().await
+    }
+
     /// Holds the words of these items that are not at hand. A run that is taken up again has thousands: all at once.
     async fn fetch(&mut self, items: &[Item]) -> Result<(), RunError> {
         let mut missing: Vec<Digest> = Vec::new();

@@ -15,6 +15,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Policy};
+use provost_core::route::RouteId;
 use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
@@ -40,6 +41,7 @@ use crate::prompt;
 use crate::queue;
 use crate::recorder::Recorder;
 use crate::rewind;
+use crate::talk::{Asked, Talk};
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -53,6 +55,8 @@ pub struct Runtime {
     pub provider: Arc<dyn Provider>,
     /// What the journal says of it.
     pub model: ModelFact,
+    /// Who is asked in the place of each of the contract's other models, in their order.
+    pub others: Vec<Arc<dyn Provider>>,
     /// The tools.
     pub tools: Registry,
     /// Where commands run.
@@ -151,6 +155,7 @@ impl Runtime {
             store,
             provider,
             model,
+            others: Vec::new(),
             tools: Registry::standard(),
             executor: Arc::new(Host(host)),
             approver: Arc::new(Always::LATER),
@@ -181,6 +186,7 @@ impl Runtime {
     /// Looks at all that a run needs before it exists: what cannot be is refused before anything is on record.
     fn make_ready(&self, order: &Order) -> Result<Ready, RunError> {
         check(&order.contract)?;
+        self.check_routes(order.contract.routing.others.len())?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
@@ -218,6 +224,7 @@ impl Runtime {
             gate: contract.gate,
             limits: contract.limits,
             model: recorder.state().queued().map_or(&self.model, |queued| &queued.model).clone(),
+            routing: contract.routing.kept(),
             source: order.source,
             repository: order.repository.map(|path| path.display().to_string()),
             root: files.root().display().to_string(),
@@ -312,10 +319,12 @@ impl Runtime {
             // Of its own, and not a part of every future that goes on with a run.
             return Box::pin(self.begin_queued(recorder, held)).await.map(Taken::Driven);
         };
+        self.check_routes(created.routing.as_ref().map_or(0, |routing| routing.others.len()))?;
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         // Before anybody looks at the files: what a rewind had yet to put back is not drift.
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
+        let asked = Asked::of(&events);
         drop(events);
         files.restore(&created, &recorder).await?;
         let state = recorder.state();
@@ -335,9 +344,7 @@ impl Runtime {
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
         driver.stop = driver.recorder.last_stop();
-        for message in &messages {
-            driver.dialogue.push(message);
-        }
+        driver.say_again(&messages, &asked)?;
         driver.take_letters().await?;
         driver.take_answers(answers)?;
         self.drive(driver, held).await.map(Taken::Driven)
@@ -385,11 +392,12 @@ impl Runtime {
         if recorder.state().created().is_some_and(|created| created.policy.lets_commit()) {
             environment.extend(files.identity(&self.host)?);
         }
+        let route = recorder.state().route().unwrap_or_default();
         Ok(Driver {
             runtime: self,
             image,
-            recorder,
-            dialogue: self.provider.open(prelude),
+            talk: Talk::open(route, self.asked(route)?.as_ref(), prelude.clone(), recorder.salt()),
+            prelude,
             files,
             sandbox,
             limits,
@@ -397,12 +405,30 @@ impl Runtime {
             mail,
             answer: None,
             stop: Stop::End,
-            metered: None,
             environment,
+            recorder,
             stale: Vec::new(),
             background: BTreeMap::new(),
             dials: dials(),
         })
+    }
+
+    /// Who is asked in the place of this model of the contract.
+    pub(crate) fn asked(&self, route: RouteId) -> Result<&Arc<dyn Provider>, RunError> {
+        let other = usize::from(route.0).checked_sub(1);
+        other
+            .map_or(Some(&self.provider), |other| self.others.get(other))
+            .ok_or_else(|| RunError::Internal(format!("nobody is there to be asked as model {route}")))
+    }
+
+    fn check_routes(&self, others: usize) -> Result<(), RunError> {
+        if self.others.len() == others {
+            return Ok(());
+        }
+        Err(RunError::Contract(format!(
+            "the contract names {others} models beside the first, and {} are there to be asked",
+            self.others.len()
+        )))
     }
 
     /// The image that is the root of commands, where the policy names one.
@@ -618,9 +644,14 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
              policy file"
         ));
     }
-    if contract.budget.cost_micros.is_some() && contract.price.is_none() {
-        return refuse("a bound on cost needs a price: without one the cost is unknown, not zero");
+    let others = contract.routing.others.iter().map(|route| &route.price);
+    let mut prices = others.chain([&contract.price]);
+    if contract.budget.cost_micros.is_some() && prices.any(Option::is_none) {
+        return refuse(
+            "a bound on cost needs a price of each model: without one the cost is unknown, not zero",
+        );
     }
+    contract.routing.check().map_err(|why| RunError::Contract(format!("the routing cannot be: {why}")))?;
     if contract.gate.as_ref().is_some_and(|gate| gate.argv.is_empty()) {
         return refuse("the verification command is empty");
     }

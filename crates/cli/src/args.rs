@@ -3,6 +3,7 @@
 mod agent_runtime;
 mod containment;
 mod image;
+mod routing;
 mod undo;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use provost::tools::Registry;
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
 pub(crate) use containment::{Doctor, Sandbox, SandboxCommand};
 pub(crate) use image::{ImageCommand, Images};
+pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -273,6 +275,8 @@ pub(crate) struct OrderArgs {
     pub(crate) verify_with: Vec<String>,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
+    #[command(flatten)]
+    pub(crate) routing: RoutingArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::price::Price;
 use crate::transcript::Usage;
 
 /// Upper bounds of a run. `None` is no bound.
@@ -52,44 +53,6 @@ impl fmt::Display for Bound {
     }
 }
 
-/// What a model costs, in millionths of a US dollar per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Price {
-    /// Input.
-    pub input: u64,
-    /// Output.
-    pub output: u64,
-    /// Input read from the cache.
-    pub cache_read: u64,
-    /// Input written to the cache.
-    pub cache_write: u64,
-}
-
-impl Price {
-    /// A price by input and output alone: cached input costs what input costs.
-    pub fn flat(input: u64, output: u64) -> Self {
-        Self { input, output, cache_read: input, cache_write: input }
-    }
-
-    /// The cost of `usage` in millionths of a US dollar, rounded up.
-    ///
-    /// ```
-    /// use provost_core::{budget::Price, transcript::Usage};
-    /// let price = Price::flat(3_000_000, 15_000_000); // $3 and $15 per million tokens
-    /// let usage = Usage { input: 1_000, output: 200, ..Usage::default() };
-    /// assert_eq!(price.of(&usage), 6_000); // $0.006
-    /// ```
-    pub fn of(&self, usage: &Usage) -> u64 {
-        let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let sum = part(usage.input, self.input)
-            .saturating_add(part(usage.output, self.output))
-            .saturating_add(part(usage.cache_read, self.cache_read))
-            .saturating_add(part(usage.cache_write, self.cache_write));
-        u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX)
-    }
-}
-
 /// What a tree of agents has spent, against what it may spend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
@@ -101,10 +64,12 @@ pub struct Ledger {
     pub steps: u32,
     /// Tokens used, summed over calls.
     pub usage: Usage,
-    /// Calls whose usage the vendor did not report and which were charged by estimate.
+    /// Calls whose usage the vendor did not report and which were charged by estimate, those that failed included.
     pub estimated_calls: u32,
     /// Money spent, in millionths of a US dollar, where a price is known.
     pub cost_micros: u64,
+    /// Calls of models whose price is not known: what they cost is not in `cost_micros`.
+    pub unpriced_calls: u32,
     /// Milliseconds driven.
     pub time_ms: u64,
 }
@@ -122,6 +87,7 @@ impl Ledger {
             usage: Usage::default(),
             estimated_calls: 0,
             cost_micros: 0,
+            unpriced_calls: 0,
             time_ms: 0,
         }
     }
@@ -144,14 +110,14 @@ impl Ledger {
 
     /// The money spent, in millionths of a US dollar; `None` where no price is known. Unknown is not zero.
     pub fn cost(&self) -> Option<u64> {
-        self.price.map(|_| self.cost_micros)
+        (self.price.is_some() && self.unpriced_calls == 0).then_some(self.cost_micros)
     }
 
-    /// Reserves one call before it is made: given an estimate of its input tokens, how many output tokens may be asked
+    /// Reserves one call of a model at `price` before it is made: given an estimate of its input tokens, how many output tokens may be asked
     /// for, at most `wanted`, so that the call cannot pass the bounds on tokens and money. Input is reserved at its
-    /// dearest price, since the vendor decides what is read from a cache and what is written to one. A bound on money
-    /// without a known price admits no call.
-    pub fn reserve(&self, input_estimate: u64, wanted: u64) -> Result<u64, Bound> {
+    /// dearest price, since the vendor decides what is read from a cache and what is written to one, and counts how long
+    /// the prompt was. A bound on money without a known price admits no call.
+    pub fn reserve(&self, price: Option<&Price>, input_estimate: u64, wanted: u64) -> Result<u64, Bound> {
         if let Some(bound) = self.spent() {
             return Err(bound);
         }
@@ -165,13 +131,12 @@ impl Ledger {
             }
         }
         if let Some(limit) = self.budget.cost_micros {
-            let price = self.price.ok_or(Bound::Cost)?;
-            let dearest = price.input.max(price.cache_read).max(price.cache_write);
+            let (dearest, output_price) = price.ok_or(Bound::Cost)?.dearest();
             let input = u128::from(input_estimate) * u128::from(dearest);
             // In millionths of a millionth, so that nothing is lost to rounding before the call is charged as one.
             let left = u128::from(limit.saturating_sub(self.cost_micros)) * 1_000_000;
             let left = left.checked_sub(input).ok_or(Bound::Cost)?;
-            let affordable = left.checked_div(u128::from(price.output)).unwrap_or(u128::MAX);
+            let affordable = left.checked_div(u128::from(output_price)).unwrap_or(u128::MAX);
             output = output.min(u64::try_from(affordable).unwrap_or(u64::MAX));
             if output < LEAST_OUTPUT.min(wanted) {
                 return Err(Bound::Cost);
@@ -180,15 +145,16 @@ impl Ledger {
         Ok(output)
     }
 
-    pub(crate) fn settle(&mut self, usage: &Usage) {
+    pub(crate) fn settle(&mut self, usage: &Usage, price: Option<&Price>) {
         let sum = &mut self.usage;
         sum.input = sum.input.saturating_add(usage.input);
         sum.output = sum.output.saturating_add(usage.output);
         sum.cache_read = sum.cache_read.saturating_add(usage.cache_read);
         sum.cache_write = sum.cache_write.saturating_add(usage.cache_write);
         sum.reasoning = sum.reasoning.saturating_add(usage.reasoning);
-        if let Some(price) = self.price {
-            self.cost_micros = self.cost_micros.saturating_add(price.of(usage));
+        match price {
+            Some(price) => self.cost_micros = self.cost_micros.saturating_add(price.of(usage)),
+            None => self.unpriced_calls = self.unpriced_calls.saturating_add(1),
         }
     }
 }

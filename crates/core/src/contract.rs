@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
+use crate::route::Routing;
 
 /// A command that decides whether the work is done. It runs in a fresh checkout of the workspace's tree, and passes when
 /// it exits with 0.
@@ -112,6 +113,8 @@ pub struct Contract {
     pub gate: Option<Gate>,
     /// What the model costs, where it is known.
     pub price: Option<Price>,
+    /// Whom to ask beside the model, and when; [`Routing::default`] is nobody.
+    pub routing: Routing,
     /// Limits of single acts.
     pub limits: Limits,
 }
@@ -125,6 +128,7 @@ impl Contract {
             budget: Budget::default(),
             gate: None,
             price: None,
+            routing: Routing::default(),
             limits: Limits::default(),
         }
     }
@@ -154,6 +158,13 @@ impl Contract {
     #[must_use]
     pub fn price(mut self, price: Price) -> Self {
         self.price = Some(price);
+        self
+    }
+
+    /// Sets whom to ask beside the model, and when.
+    #[must_use]
+    pub fn routing(mut self, routing: Routing) -> Self {
+        self.routing = routing;
         self
     }
 

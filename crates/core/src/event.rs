@@ -20,7 +20,10 @@ use crate::outcome::{Outcome, Pause};
 use crate::path::RelPath;
 use crate::policy::{Decision, Policy};
 pub use crate::process::{ProcessChanged, ProcessEnded, Published, Told};
+pub use crate::prompt::{CacheMissed, PromptBroke, PromptFact};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
+pub use crate::rate_limits::{RateLimitFact, WindowFact};
+use crate::route::{RouteId, Routing};
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
 
@@ -79,6 +82,12 @@ pub enum Body {
     /// A request to the model failed.
     #[serde(rename = "model.failed")]
     ModelFailed(ModelFailed),
+    /// The next prompt does not begin as the one before it did.
+    #[serde(rename = "prompt.broke")]
+    PromptBroke(PromptBroke),
+    /// The vendor read less from its cache than was there.
+    #[serde(rename = "cache.missed")]
+    CacheMissed(CacheMissed),
     /// A call could not be read as an act.
     #[serde(rename = "call.invalid")]
     CallInvalid(CallInvalid),
@@ -148,6 +157,8 @@ impl Body {
             Self::DriverDetached(_) => "driver.detached",
             Self::ModelAnswered(_) => "model.answered",
             Self::ModelFailed(_) => "model.failed",
+            Self::PromptBroke(_) => "prompt.broke",
+            Self::CacheMissed(_) => "cache.missed",
             Self::CallInvalid(_) => "call.invalid",
             Self::ActDecided(_) => "act.decided",
             Self::ActApproved(_) => "act.approved",
@@ -200,6 +211,9 @@ pub struct RunCreated {
     pub limits: Limits,
     /// The model.
     pub model: ModelFact,
+    /// Whom to ask beside it, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Box<Routing>>,
     /// Where the files came from.
     pub source: Source,
     /// Absolute path of the repository that holds the source's objects, on the machine that made the run.
@@ -228,6 +242,20 @@ pub struct ModelFact {
     pub name: String,
     /// Base URL, without credentials.
     pub endpoint: String,
+    /// Name of the vendor or local runtime, as `provost providers` lists them, where it is one of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// Tokens that prompt and answer may have together, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+}
+
+impl ModelFact {
+    /// A model of which no more is known.
+    pub fn new(wire: impl Into<String>, name: impl Into<String>, endpoint: impl Into<String>) -> Self {
+        let (wire, name, endpoint) = (wire.into(), name.into(), endpoint.into());
+        Self { wire, name, endpoint, provider: None, window: None }
+    }
 }
 
 /// A driver took the run.
@@ -272,6 +300,12 @@ pub struct ModelAnswered {
     pub step: StepId,
     /// Derived from stream and step: a resend after a crash carries the same.
     pub invocation: String,
+    /// Who was asked.
+    #[serde(default, skip_serializing_if = "RouteId::is_first")]
+    pub route: RouteId,
+    /// What was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptFact>,
     /// The answer, a JSON [`Assistant`](crate::transcript::Assistant) (blob).
     pub answer: Digest,
     /// How many calls it holds.
@@ -285,6 +319,12 @@ pub struct ModelAnswered {
     /// Whether `usage` is an estimate because the vendor reported none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
+    /// The vendor's own account of its usage, as JSON text (blob).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_usage: Option<Digest>,
+    /// What the vendor said of its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limits: Option<RateLimitFact>,
     /// Model name as the vendor reported it.
     pub model: String,
     /// Milliseconds from request to end of answer.
@@ -300,6 +340,9 @@ pub struct ModelAnswered {
 pub struct ModelFailed {
     /// Step that was asked for.
     pub step: StepId,
+    /// Who was asked.
+    #[serde(default, skip_serializing_if = "RouteId::is_first")]
+    pub route: RouteId,
     /// Attempt, from 1.
     pub attempt: u32,
     /// Failure class.
@@ -309,10 +352,17 @@ pub struct ModelFailed {
     pub status: Option<u16>,
     /// What the vendor said (blob).
     pub message: Digest,
-    /// Tokens that the vendor counted for it all the same, where it said so before it failed.
+    /// Tokens that are charged for it all the same: what the vendor counted before it failed, and by estimate what it may
+    /// have counted without saying so. `None` where it cannot have counted any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Milliseconds until the next attempt; `None` where there is none.
+    /// Whether `usage` is an estimate, wholly or in part.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
+    /// What the vendor said of its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limits: Option<RateLimitFact>,
+    /// Milliseconds until the next attempt; `None` where there is none: who was asked is not asked again by this driver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_in_ms: Option<u64>,
 }
@@ -606,13 +656,15 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 25] = [
+pub const KINDS: [&str; 27] = [
     "run.queued",
     "run.created",
     "driver.attached",
     "driver.detached",
     "model.answered",
     "model.failed",
+    "prompt.broke",
+    "cache.missed",
     "call.invalid",
     "act.decided",
     "act.approved",

@@ -7,6 +7,7 @@ use crate::contract::{Gate, Limits};
 use crate::digest::Digest;
 use crate::event::{ModelFact, RunCreated};
 use crate::policy::Policy;
+use crate::route::Routing;
 
 /// What becomes of the questions that the policy asks, in a run that nobody sits beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct RunQueued {
     pub limits: Limits,
     /// The model.
     pub model: ModelFact,
+    /// Whom to ask beside it, and when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Box<Routing>>,
     /// Name of the environment variable that holds the key, in the worker's environment; `None` for the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
@@ -61,6 +65,7 @@ impl RunQueued {
             && self.gate == created.gate
             && self.limits == created.limits
             && self.model == created.model
+            && self.routing == created.routing
             && self.root == created.root
             && self.repository == created.repository
     }

@@ -87,12 +87,14 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Tokens of the prompt, cached ones included.
+    pub fn prompt(&self) -> u64 {
+        self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
+    }
+
     /// All tokens that count against a token budget.
     pub fn total(&self) -> u64 {
-        self.input
-            .saturating_add(self.output)
-            .saturating_add(self.cache_read)
-            .saturating_add(self.cache_write)
+        self.prompt().saturating_add(self.output)
     }
 }
 

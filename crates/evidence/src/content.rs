@@ -28,6 +28,48 @@ impl Salt {
         hasher.update(content);
         Digest::new(hasher.finalize().into())
     }
+
+    /// The same of content that comes in pieces, and of each of its beginnings.
+    pub fn running(&self) -> RunningDigest {
+        let mut hasher = Sha256::new();
+        hasher.update(self.0);
+        RunningDigest { hasher, bytes: 0 }
+    }
+}
+
+/// A salted digest of content that grows.
+///
+/// ```
+/// use provost_evidence::content::Salt;
+/// let salt = Salt::new([7; 32]);
+/// let mut running = salt.running();
+/// running.update(b"a lot");
+/// assert_eq!(running.digest(), salt.digest(b"a lot"));
+/// running.update(b" more");
+/// assert_eq!((running.digest(), running.bytes()), (salt.digest(b"a lot more"), 10));
+/// ```
+#[derive(Clone)]
+pub struct RunningDigest {
+    hasher: Sha256,
+    bytes: u64,
+}
+
+impl RunningDigest {
+    /// Takes the next piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.hasher.update(piece);
+        self.bytes += piece.len() as u64;
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The digest of what came so far.
+    pub fn digest(&self) -> Digest {
+        Digest::new(self.hasher.clone().finalize().into())
+    }
 }
 
 impl fmt::Debug for Salt {

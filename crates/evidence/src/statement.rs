@@ -207,7 +207,7 @@ impl RunResult {
             model: created.model.clone(),
             usage: ledger.usage,
             estimated_calls: ledger.estimated_calls,
-            cost_micros: ledger.price.map(|_| ledger.cost_micros),
+            cost_micros: ledger.cost(),
             refusals: state.counts().refused,
             approvals: state.approvals().clone(),
             commands: state.counts().commands,

@@ -12,8 +12,11 @@ use crate::rate_limits::{RateLimits, Window};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailureClass {
-    /// The connection failed, or the stream ended before its terminal event.
+    /// No connection came about: the request was not sent.
     Transport,
+    /// The request was sent, and no answer came whole: the connection broke, or the stream ended before its terminal
+    /// event. The vendor may have answered, and charged for it.
+    UnknownOutcome,
     /// A time limit passed: ours (whole call, silence) or the vendor's (408, 504).
     Timeout,
     /// Too many requests or tokens per minute.
@@ -46,6 +49,7 @@ impl FailureClass {
         matches!(
             self,
             Self::Transport
+                | Self::UnknownOutcome
                 | Self::Timeout
                 | Self::RateLimited
                 | Self::Overloaded
@@ -56,8 +60,9 @@ impl FailureClass {
 
     /// The class that has this word.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
-        const ALL: [FailureClass; 13] = [
+        const ALL: [FailureClass; 14] = [
             FailureClass::Transport,
+            FailureClass::UnknownOutcome,
             FailureClass::Timeout,
             FailureClass::RateLimited,
             FailureClass::Overloaded,
@@ -78,6 +83,7 @@ impl FailureClass {
     pub fn word(self) -> &'static str {
         match self {
             Self::Transport => "transport",
+            Self::UnknownOutcome => provost_core::state::UNKNOWN_OUTCOME,
             Self::Timeout => "timeout",
             Self::RateLimited => "rate_limited",
             Self::Overloaded => "overloaded",

@@ -210,7 +210,8 @@ fn transport(error: &reqwest::Error) -> Failure {
     if error.is_builder() || error.is_request() && error.is_redirect() {
         return Failure::new(FailureClass::Setup, message);
     }
-    Failure::new(FailureClass::Transport, message)
+    let class = if error.is_connect() { FailureClass::Transport } else { FailureClass::UnknownOutcome };
+    Failure::new(class, message)
 }
 
 /// `trust` loads the system's roots; without it no `https:` connection can succeed, which saves their cost.

@@ -41,6 +41,11 @@ pub trait Dialogue: Send {
     fn push(&mut self, message: &Message);
     /// Size in bytes of the request that [`ask`](Self::ask) would send now, for estimates.
     fn prompt_bytes(&self) -> usize;
+    /// Shows what the next request begins with, from byte `from` on: all of it but the few bytes at its end that differ
+    /// from one request to the next. No later push changes these bytes. One that sends no bytes has none to show.
+    fn prompt(&self, from: u64, see: &mut dyn FnMut(&[u8])) {
+        let _ = (from, see);
+    }
     /// One attempt. The answer is not pushed: that is the caller's act, once it is durable.
     ///
     /// Dropping the future cancels the attempt and closes its connection.

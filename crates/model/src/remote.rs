@@ -264,6 +264,10 @@ impl Dialogue for RemoteDialogue {
         self.encoder.prefix().len() + 64
     }
 
+    fn prompt(&self, from: u64, see: &mut dyn FnMut(&[u8])) {
+        self.encoder.prefix().show(usize::try_from(from).unwrap_or(usize::MAX), see);
+    }
+
     fn ask<'a>(
         &'a mut self,
         invocation: &'a Invocation,

@@ -27,8 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         arguments: r#"{"path": "hello.txt", "content": "hello\n"}"#.to_owned(),
     };
     let provider = Scripted::new([Ok(Answer::calls(vec![write])), Ok(Answer::text("I wrote the file."))]);
-    let model =
-        ModelFact { wire: "scripted".to_owned(), name: "scripted".to_owned(), endpoint: String::new() };
+    let model = ModelFact::new("scripted", "scripted", "");
 
     let store = Arc::new(SqliteStore::open(folder.path().join("runs.db"))?);
     let runtime = Runtime::new(store, folder.path().join("spool"), Arc::new(provider), model);

@@ -130,7 +130,7 @@ fn main() {
     let base = BaseUrl::parse("http://127.0.0.1:9/v1", PlainHttp::LoopbackOnly).expect("an address");
     let wire = Remote::builder(WireKind::OpenAiChat, base, "bench").build().expect("a provider");
     let model = Model { wire, steps, notes: notes.clone() };
-    let fact = ModelFact { wire: "bench".to_owned(), name: "bench".to_owned(), endpoint: String::new() };
+    let fact = ModelFact::new("bench", "bench", "");
     let mut runtime = Runtime::new(store.clone(), dir.path().join("spool"), Arc::new(model), fact);
     runtime.host = HostEnvironment { path: "/usr/bin:/bin".to_owned(), ..HostEnvironment::default() };
     let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

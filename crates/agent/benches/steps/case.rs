@@ -158,7 +158,7 @@ impl Case {
             bare: bare.clone(),
         };
         let weighed = Weighed { inner: store, meter: meter.clone(), written: written.clone() };
-        let model = ModelFact { wire: "bench".to_owned(), name: "bench".to_owned(), endpoint: String::new() };
+        let model = ModelFact::new("bench", "bench", "");
         let mut runtime = Runtime::new(Arc::new(weighed), self.dir.join("spool"), Arc::new(provider), model);
         runtime.host = HostEnvironment { path: PATH.to_owned(), ..HostEnvironment::default() };
 

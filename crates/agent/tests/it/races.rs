@@ -99,7 +99,8 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
     Runtime {
         store: Arc::new(SqliteStore::open(store_path(place)).unwrap()),
         provider,
-        model: ModelFact { wire: "scripted".into(), name: "scripted".into(), endpoint: String::new() },
+        others: Vec::new(),
+        model: ModelFact::new("scripted", "scripted", ""),
         tools: Registry::standard(),
         executor,
         approver: Arc::new(Always::LATER),

@@ -122,8 +122,7 @@ impl Bench {
     }
 
     pub(crate) fn runtime_with(&self, provider: Arc<dyn Provider>) -> Runtime {
-        let model =
-            ModelFact { wire: "scripted".to_owned(), name: "scripted".to_owned(), endpoint: String::new() };
+        let model = ModelFact::new("scripted", "scripted", "");
         let mut runtime = Runtime::new(self.store.clone(), self.dir.path().join("spool"), provider, model);
         runtime.observer = Arc::new(self.tape.clone());
         if let Some(executor) = &self.executor {
@@ -144,6 +143,10 @@ impl Bench {
             repository: None,
         };
         runtime.start(order, Interrupt::new().unwrap()).await
+    }
+
+    pub(crate) async fn resume(&self, runtime: &Runtime, run: &RunId) -> Result<Ending, RunError> {
+        runtime.resume(run, &[], Interrupt::new().unwrap()).await
     }
 
     pub(crate) async fn bodies(&self, run: &RunId) -> Vec<Body> {

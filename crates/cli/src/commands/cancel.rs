@@ -8,7 +8,7 @@ use provost::core::event::ModelFact;
 use provost::core::id::RunId;
 use provost::core::lifecycle::Stage;
 use provost::journal::Store;
-use provost::model::Scripted;
+use provost::model::{Provider, Scripted};
 use serde_json::json;
 
 use super::setup::{Place, host, probe};
@@ -64,10 +64,15 @@ pub(crate) async fn cancel(world: &World, args: Cancel) -> Result<u8, Failure> {
 /// Closes a run that is cancelled and that nobody drives: what was under way is accounted for, and its tree put on
 /// record. Where that cannot be done it is cancelled all the same.
 pub(super) async fn close(world: &World, place: &Place, run: &RunId) -> Result<Stage, Failure> {
-    let nobody = ModelFact { wire: String::new(), name: String::new(), endpoint: String::new() };
+    let nobody = ModelFact::new("", "", "");
     // No model is asked any more.
-    let provider = Arc::new(Scripted::new(Vec::new()));
-    let mut runtime = Runtime::on(probe(world), place.store.clone(), place.spool.clone(), provider, nobody);
+    let provider: Arc<dyn Provider> = Arc::new(Scripted::new(Vec::new()));
+    let (_, state) = place.state(run.as_str()).await?;
+    let routing = state.created().and_then(|created| created.routing.as_ref());
+    let others = routing.map_or(0, |routing| routing.others.len());
+    let mut runtime =
+        Runtime::on(probe(world), place.store.clone(), place.spool.clone(), provider.clone(), nobody);
+    runtime.others = vec![provider; others];
     runtime.approver = Arc::new(Always::LATER);
     runtime.observer = Arc::new(Unobserved);
     runtime.host = host(world);

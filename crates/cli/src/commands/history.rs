@@ -162,7 +162,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "state": state.stage().word(),
             "steps": ledger.steps,
             "usage": ledger.usage,
-            "cost_micros": ledger.price.map(|_| ledger.cost_micros),
+            "cost_micros": ledger.cost(),
             "time_ms": ledger.time_ms,
             "acts": counts.acts,
             "refused": counts.refused,

@@ -21,6 +21,7 @@ mod queue;
 mod rehearse;
 mod resume;
 mod rewind;
+mod routing;
 mod run;
 mod selftest;
 mod setup;

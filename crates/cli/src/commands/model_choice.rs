@@ -36,6 +36,13 @@ impl Cassette {
     }
 }
 
+/// Whether the provider needs its key: one that is never asked does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    Sent,
+    None,
+}
+
 impl Wire {
     const ALL: [Self; 5] = [Self::Openai, Self::OpenaiResponses, Self::Anthropic, Self::Gemini, Self::Ollama];
 
@@ -92,11 +99,7 @@ impl Wire {
 
 impl ModelChoice {
     pub(crate) fn fact(&self) -> ModelFact {
-        ModelFact {
-            wire: self.wire.word().to_owned(),
-            name: self.name.clone(),
-            endpoint: self.base_url.clone(),
-        }
+        ModelFact::new(self.wire.word(), self.name.as_str(), self.base_url.as_str())
     }
 
     /// The variable to note for a worker, which knows the base URL and not what was named here.
@@ -110,23 +113,8 @@ impl ModelChoice {
         (!told && row.place == Place::Hosted).then(|| row.key_vars.first().map(|var| (*var).to_owned()))?
     }
 
-    /// The provider, or the cassette in its place.
-    pub(crate) fn connect(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
-        Ok(match &self.cassette {
-            None => self.remote(world)?,
-            Some(Cassette::Record(file)) => Arc::new(
-                Recorder::new(self.remote(world)?, file)
-                    .map_err(|error| Failure::usage(format!("--record {error}")))?,
-            ),
-            Some(Cassette::Replay(file)) => Arc::new(
-                Replay::load(file, self.name.as_str())
-                    .map_err(|error| Failure::usage(format!("--replay {error}")))?,
-            ),
-        })
-    }
-
-    /// The provider, with its key from the environment.
-    fn remote(&self, world: &World) -> Result<Arc<dyn Provider>, Failure> {
+    /// The provider, with its key from the environment where it is to have one.
+    fn remote(&self, world: &World, keys: Keys) -> Result<Arc<dyn Provider>, Failure> {
         let kind = self.wire.kind();
         let plain = match world.var("PROVOST_PLAIN_HTTP").as_deref() {
             Some("1") => PlainHttp::Anywhere,
@@ -152,7 +140,10 @@ impl ModelChoice {
         }
         let row = self.provider.or(at);
         let remote = Remote::builder(kind, base.clone(), self.name.clone())
-            .auth(self.auth(world, &base, row)?)
+            .auth(match keys {
+                Keys::Sent => self.auth(world, &base, row)?,
+                Keys::None => Auth::None,
+            })
             .quirks(row.map_or(&[], |row| row.quirks))
             .build()
             .map_err(Failure::usage)?;
@@ -181,6 +172,40 @@ impl ModelChoice {
             several => format!("none of the environment variables {} holds a key", several.join(", ")),
         })
         .hint("set it, or name another with --key-env VAR"))
+    }
+}
+
+/// Whoever is asked for the first model, and for each of the others.
+pub(crate) type Connected = (Arc<dyn Provider>, Vec<Arc<dyn Provider>>);
+
+/// Whoever is asked for each of the models, or the cassette of the first in their place.
+pub(super) fn connect_all(
+    first: &ModelChoice,
+    others: &[ModelChoice],
+    world: &World,
+) -> Result<Connected, Failure> {
+    let all = |keys| -> Result<Connected, Failure> {
+        let others: Result<Vec<_>, _> = others.iter().map(|other| other.remote(world, keys)).collect();
+        Ok((first.remote(world, keys)?, others?))
+    };
+    let shared = |one: Recorder| Arc::new(one) as Arc<dyn Provider>;
+    match &first.cassette {
+        None => all(Keys::Sent),
+        Some(Cassette::Record(file)) => {
+            let (first, others) = all(Keys::Sent)?;
+            let recorder =
+                Recorder::new(first, file).map_err(|error| Failure::usage(format!("--record {error}")))?;
+            let others = others.into_iter().map(|other| shared(recorder.beside(other))).collect();
+            Ok((shared(recorder), others))
+        }
+        Some(Cassette::Replay(file)) => {
+            let (first, others) = all(Keys::None)?;
+            let replay =
+                Replay::load(file, first).map_err(|error| Failure::usage(format!("--replay {error}")))?;
+            let others =
+                others.into_iter().map(|other| Arc::new(replay.beside(other)) as Arc<dyn Provider>).collect();
+            Ok((Arc::new(replay), others))
+        }
     }
 }
 

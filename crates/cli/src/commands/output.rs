@@ -111,7 +111,7 @@ fn outcome(run: &RunId, ending: &Ending, state: &RunState) -> Value {
         },
         "steps": ledger.steps,
         "tokens": ledger.usage.total(),
-        "cost_micros": ledger.price.map(|_| ledger.cost_micros),
+        "cost_micros": ledger.cost(),
     })
 }
 

@@ -19,6 +19,7 @@ use serde_json::json;
 use super::agent_runtime::PLANNERS;
 use super::export::{Made, Wanted};
 use super::model_choice::{ModelChoice, choose_model};
+use super::routing::{Models, routing};
 use super::run::{committed, contract, order};
 use super::setup::{Place, interrupt, keep_outside, runtime};
 use crate::args::{Enqueue, Wire, Worker};
@@ -27,7 +28,8 @@ use crate::render::{JsonLines, say};
 use crate::world::World;
 
 pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure> {
-    let contract = contract(world, &args.order)?;
+    let (routing, _) = routing(&args.order.routing)?;
+    let contract = contract(world, &args.order)?.routing(routing);
     let order = order(&args.order, contract)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let model = choose_model(&args.order.model)?;
@@ -183,11 +185,12 @@ impl Shop for Bench<'_> {
             Questions::Wait => Arc::new(Always::LATER),
         };
         model_of(&queued.model, queued.key_env.as_deref())
-            .and_then(|model| {
+            .and_then(|model| Models::of_run(model, queued.routing.as_deref()))
+            .and_then(|models| {
                 runtime(
                     self.world,
                     self.place,
-                    &model,
+                    &models,
                     Arc::new(Taken { run: run.clone(), lines: self.lines }),
                     approver,
                 )

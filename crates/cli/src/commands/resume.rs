@@ -11,6 +11,7 @@ use super::export::Wanted;
 use super::model_choice::provider;
 use super::output::Output;
 use super::queue::model_of;
+use super::routing::Models;
 use super::run::committed_tree;
 use super::setup::{Place, approver, interrupt, never_started, runtime};
 use crate::args::{GoingOn, Resume, Settle};
@@ -72,7 +73,12 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
         console.expect_model(&model.base_url, &model.name);
     }
     let approver = approver(args.yes.into(), Preview::new(root, limits));
-    let runtime = runtime(world, &place, &model, output.observer(), approver)?;
+    let routing = match (state.created(), state.queued()) {
+        (Some(created), _) => created.routing.as_deref(),
+        (None, queued) => queued.and_then(|queued| queued.routing.as_deref()),
+    };
+    let models = Models::of_run(model, routing)?;
+    let runtime = runtime(world, &place, &models, output.observer(), approver)?;
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }

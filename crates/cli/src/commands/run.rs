@@ -12,6 +12,7 @@ use provost::evidence::git::{GitError, ObjectFormat, Repository};
 use super::export::Wanted;
 use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
+use super::routing::{Models, routing};
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, policy_of_workspace, runtime};
 use crate::args::{OrderArgs, Run};
 use crate::failure::{AtPath, Failure};
@@ -19,7 +20,8 @@ use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
-    let contract = contract(world, &args.order)?;
+    let (routing, others) = routing(&args.order.routing)?;
+    let contract = contract(world, &args.order)?.routing(routing);
     let order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let mut model = choose_model(&args.order.model)?;
@@ -32,7 +34,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     }
     let preview = Preview::new(&order.workspace, order.contract.limits);
     let approver = approver(args.order.yes.into(), preview);
-    let runtime = runtime(world, &place, &model, output.observer(), approver)?;
+    let runtime = runtime(world, &place, &Models { first: model, others }, output.observer(), approver)?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }

@@ -19,7 +19,7 @@ use provost::sandbox::{Freshness, Probe, ProbeCache};
 use provost::tools::command::HostEnvironment;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::model_choice::ModelChoice;
+use super::routing::Models;
 use super::terminal::Terminal;
 use crate::args::{Mode, PolicyArgs};
 use crate::failure::{AtPath, Failure};
@@ -211,12 +211,14 @@ pub(crate) fn probe(world: &World) -> Probe {
 pub(crate) fn runtime(
     world: &World,
     place: &Place,
-    model: &ModelChoice,
+    models: &Models,
     observer: Arc<dyn Observer>,
     approver: Arc<dyn Approver>,
 ) -> Result<Runtime, Failure> {
     let (store, spool) = (place.store.clone(), place.spool.clone());
-    let mut runtime = Runtime::on(probe(world), store, spool, model.connect(world)?, model.fact());
+    let (provider, others) = models.connect(world)?;
+    let mut runtime = Runtime::on(probe(world), store, spool, provider, models.first.fact());
+    runtime.others = others;
     runtime.approver = approver;
     runtime.observer = observer;
     runtime.host = host(world);

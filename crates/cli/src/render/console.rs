@@ -9,19 +9,21 @@ use provost::core::changes::Changes;
 use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
 use provost::core::event::{
-    ActDecided, ActFinished, Body, Event, GateVerdict, ModelFailed, RunCreated, Settlement, SubmitVia,
-    Verdict,
+    ActDecided, ActFinished, Body, Event, GateVerdict, ModelFact, ModelFailed, RunCreated, Settlement,
+    SubmitVia, Verdict,
 };
 use provost::core::id::ActId;
 use provost::core::path::RelPath;
 use provost::core::policy::{Effect, LOOKED_UP};
 use provost::core::process;
+use provost::core::prompt::{Break, MissWhy};
+use provost::core::route::RouteId;
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 
 use super::changes::word;
-use super::report::{receipt_lines, standing};
-use super::words::{act_title, behind, clipped, counted, duration, exit, hosts, policy};
+use super::report::{receipt_lines, routing_lines, standing};
+use super::words::{act_title, behind, clipped, counted, duration, exit, grouped, hosts, policy};
 
 /// What stands before a line of ours that belongs to no act: as much as step and act take up.
 const MARGIN: &str = "         ";
@@ -40,8 +42,33 @@ pub(crate) struct Console {
     committed: Mutex<Option<String>>,
     /// Where the model is asked, and for which.
     model: Mutex<(String, String)>,
+    /// The contract's models.
+    models: Mutex<Models>,
     /// What contained the commands of the driver before, if there was one.
     drivers: Mutex<Option<Receipt>>,
+}
+
+/// The contract's models, and which of them was asked last.
+#[derive(Debug, Default)]
+struct Models {
+    of: Vec<ModelFact>,
+    asked: RouteId,
+}
+
+impl Models {
+    fn of(created: &RunCreated) -> Self {
+        let others = created.routing.iter().flat_map(|routing| &routing.others).map(|route| &route.model);
+        Self { of: [&created.model].into_iter().chain(others).cloned().collect(), asked: RouteId::FIRST }
+    }
+
+    fn note(&mut self, event: &Event) {
+        match &event.body {
+            Body::RunCreated(created) => *self = Self::of(created),
+            Body::ModelAnswered(body) => self.asked = body.route,
+            Body::ModelFailed(body) => self.asked = body.route,
+            _ => {}
+        }
+    }
 }
 
 /// Whether a line may be drawn over.
@@ -62,6 +89,7 @@ impl Console {
             changes: Mutex::default(),
             committed: Mutex::default(),
             model: Mutex::default(),
+            models: Mutex::default(),
             drivers: Mutex::default(),
         }
     }
@@ -81,6 +109,7 @@ impl Console {
         let mut acts = self.acts();
         for event in events {
             let _ = self.changes_by(event);
+            self.models.lock().unwrap_or_else(PoisonError::into_inner).note(event);
             match &event.body {
                 Body::ActDecided(decided) => {
                     acts.insert(decided.act, decided.clone());
@@ -147,11 +176,35 @@ impl Console {
             | Body::RunFinished(_)
             | Body::WorkspaceRestored(_) => {}
             Body::ModelAnswered(answered) => {
+                self.routed(answered.route);
                 if let Some(text) = text_of(&answered.answer, words) {
                     self.words(text.trim());
                 }
             }
-            Body::ModelFailed(failed) => self.model_failed(failed, words),
+            Body::ModelFailed(failed) => {
+                self.routed(failed.route);
+                self.model_failed(failed, words);
+            }
+            Body::PromptBroke(broke) => {
+                let at = match broke.at {
+                    Break::Prelude => "what stands before the first answer".to_owned(),
+                    Break::Message { step } => format!("what was said before step {}", step.0 + 1),
+                };
+                self.line(&format!(
+                    "{MARGIN}the prompt is not what was sent before: {at} differs (after {} bytes that do not); the \
+                     vendor's cache is of no use",
+                    grouped(broke.same_bytes)
+                ));
+            }
+            Body::CacheMissed(missed) => {
+                let why = match missed.why {
+                    MissWhy::PromptBroke => "the prompt is not what was sent before",
+                    MissWhy::Expired => "the last answer is more than five minutes ago",
+                    MissWhy::Vendor => "the vendor dropped it",
+                };
+                let (read, expected) = (grouped(missed.read), grouped(missed.expected));
+                self.line(&format!("{MARGIN}cache: {read} of {expected} tokens were there ({why})"));
+            }
             Body::CallInvalid(invalid) => {
                 let why = words.get(&invalid.result).unwrap_or_default();
                 let why = visible(&String::from_utf8_lossy(&why), Lines::Escape);
@@ -253,6 +306,7 @@ impl Console {
 
     fn created(&self, event: &Event, created: &RunCreated) {
         let shown = |text: &str| visible(text, Lines::Escape);
+        *self.models.lock().unwrap_or_else(PoisonError::into_inner) = Models::of(created);
         let model = &created.model;
         self.expect_model(&model.endpoint, &model.name);
         self.line(&format!("run {} on `{}`", event.stream, shown(&created.root)));
@@ -264,6 +318,9 @@ impl Console {
             ));
         }
         self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
+        for line in created.routing.iter().flat_map(|routing| routing_lines(routing)) {
+            self.line(&format!("  {line}"));
+        }
         self.line(&format!("  policy {}", policy(&created.policy)));
         if created.policy.workspace.is_staged() {
             self.line(
@@ -290,6 +347,19 @@ impl Console {
         for line in behind(WORDS, text) {
             self.line(&line);
         }
+    }
+
+    /// Says who is asked, where that is another than before.
+    fn routed(&self, route: RouteId) {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if models.asked == route {
+            return;
+        }
+        models.asked = route;
+        let Some(model) = models.of.get(usize::from(route.0)) else { return };
+        let (name, endpoint) = (visible(&model.name, Lines::Escape), visible(&model.endpoint, Lines::Escape));
+        self.line(&format!("{MARGIN}asking {name} ({endpoint}) from here on"));
+        self.expect_model(&model.endpoint, &model.name);
     }
 
     fn model_failed(&self, failed: &ModelFailed, words: &dyn Words) {

@@ -6,9 +6,38 @@ use provost::core::containment::{Guarantee, Receipt, Strength};
 use provost::core::id::ActId;
 use provost::core::outcome::Pause;
 use provost::core::policy::Effect;
-use provost::core::state::{OpenAct, RunState};
+use provost::core::route::{Begin, RouteId, Routing};
+use provost::core::state::{OpenAct, RunState, UNKNOWN_OUTCOME};
+use provost::core::text::{Lines, visible};
 
-use super::words::{dollars, grouped};
+use super::words::{counted, dollars, grouped};
+
+/// Whom a contract lets ask beside its first model, for people.
+pub(crate) fn routing_lines(routing: &Routing) -> Vec<String> {
+    let name =
+        |id: RouteId| routing.other(id).map_or("?".into(), |it| visible(&it.model.name, Lines::Escape));
+    let mut lines = Vec::new();
+    if let Some(rule) = routing.escalate {
+        lines.push(format!(
+            "once the gate has failed {}: {}",
+            counted(u64::from(rule.after), "time"),
+            name(rule.to)
+        ));
+    }
+    if let Some(rule) = routing.downshift {
+        let below = grouped(rule.below_bytes);
+        lines.push(format!("while changed files hold fewer than {below} bytes: {}", name(rule.to)));
+    }
+    if !routing.fallback.is_empty() {
+        let names: Vec<_> = routing.fallback.iter().map(|id| name(*id)).collect();
+        let begin = match routing.begin {
+            Begin::Chosen => ", but not for the first answer",
+            Begin::Anyone => "",
+        };
+        lines.push(format!("where no answer comes: {}{begin}", names.join(", then ")));
+    }
+    lines
+}
 
 /// Tokens of a ledger for people.
 pub(crate) fn tokens(ledger: &Ledger) -> String {
@@ -109,6 +138,9 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
                     Some("bad_request" | "context_overflow") => ("the server refused the request", ""),
                     Some("refused") => ("the server refused the content", ""),
                     Some("transport") => ("the model could not be reached", ""),
+                    Some(UNKNOWN_OUTCOME) => {
+                        ("the connection to the model broke, and nobody knows whether it answered", "")
+                    }
                     _ => ("no answer came from the model", ""),
                 };
                 format!("{why}; {first}`provost resume {run}` goes on from here")

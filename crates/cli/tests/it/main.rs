@@ -34,6 +34,7 @@ mod provider;
 mod providers;
 mod queue;
 mod retention;
+mod routing;
 mod terminal;
 mod told;
 mod undo;

@@ -4,21 +4,24 @@ use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
 use super::decided::Order;
+use super::route::LEAVES_OPEN;
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
-use crate::changes::merge;
 use crate::containment::Guarantee;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
-    ModelAnswered, ModelFailed, Note, NoteWhy, RunCreated, RunFinished, RunQueued, Settlement, Submitted,
-    Verdict,
+    ModelAnswered, ModelFailed, Note, NoteWhy, RateLimitFact, RunCreated, RunFinished, RunQueued, Settlement,
+    Submitted, Verdict,
 };
 use crate::id::{ActId, StepId};
 use crate::lifecycle::Move;
 use crate::outcome::{Outcome, Pause};
 use crate::policy::Effect;
+use crate::price::MOST_TIERS;
+use crate::rate_limits::MOST_WINDOWS;
+use crate::route::{RouteId, Routing};
 use crate::transcript::Stop;
 
 /// Whether a driver had the run when something happened.
@@ -50,6 +53,9 @@ impl RunState {
         let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
             .and_then(|()| self.fold_body(event));
         folded.map_err(|why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why })?;
+        if let Body::ModelAnswered(body) = &event.body {
+            self.look_at_cache(event.at_ms, body);
+        }
         self.count_time(event, driven);
         self.next_seq += 1;
         Ok(())
@@ -169,6 +175,8 @@ impl RunState {
             Body::DriverDetached(body) => self.driver_detached(body),
             Body::ModelAnswered(body) => self.model_answered(body),
             Body::ModelFailed(body) => self.model_failed(body),
+            Body::PromptBroke(body) => self.prompt_broke(*body),
+            Body::CacheMissed(body) => self.cache_missed(*body),
             Body::CallInvalid(body) => self.call_invalid(body),
             Body::ActDecided(body) => self.act_decided(body),
             Body::ActApproved(body) => self.act_approved(body),
@@ -199,15 +207,23 @@ impl RunState {
             self.queued.as_ref().is_none_or(|queued| queued.orders(body)),
             "it is another run than the one that was queued",
         )?;
+        let routing = body.routing.as_deref();
+        routing.map_or(Ok(()), Routing::check)?;
+        let priced = |routing: &Routing| routing.others.iter().all(|route| route.price.is_some());
         must(
-            body.budget.cost_micros.is_none() || body.price.is_some(),
+            body.budget.cost_micros.is_none() || (body.price.is_some() && routing.is_none_or(priced)),
             "it bounds the cost of a model whose price is not known",
+        )?;
+        let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
+        must(
+            others.chain(&body.price).all(|price| price.tiers.len() <= MOST_TIERS),
+            "its price has more tiers than any vendor's",
         )?;
         self.held = None;
         if let Some(forked) = &body.forked {
             forked.check(&self.stream)?;
         }
-        self.ledger = Ledger::new(body.budget, body.price);
+        self.ledger = Ledger::new(body.budget, body.price.clone());
         self.created = Some(Box::new(body.clone()));
         Ok(())
     }
@@ -228,6 +244,7 @@ impl RunState {
         self.containment = Some(body.containment.clone());
         self.attached = true;
         self.pause = None;
+        self.given_up.clear();
         self.counts.drivers += 1;
         self.decide_again();
         Ok(())
@@ -278,37 +295,54 @@ impl RunState {
 
     /// The model is asked only when that is due. Time that ran out while a request was under way is not held against
     /// its answer.
-    fn must_be_asked(&self, step: StepId) -> Checked {
+    fn must_be_asked(&self, step: StepId, route: RouteId) -> Checked {
         must(self.step_is_closed(), "the step before it is not over")?;
         must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
+        must(self.route().is_none_or(|due| due == route), "another model is to be asked")?;
         match self.due() {
             Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { bound: Bound::Time }) => Ok(()),
+            Next::Leave => Err("nobody is left who may be asked".to_owned()),
             Next::Finish(Outcome::BudgetSpent { bound }) => Err(format!("the budget of {bound} is spent")),
             _ => Err("the model is not to be asked now".to_owned()),
         }
     }
 
     fn model_failed(&mut self, body: &ModelFailed) -> Checked {
-        self.must_be_asked(body.step)?;
+        self.must_be_asked(body.step, body.route)?;
+        must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
+        must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.counts.failed_requests += 1;
         self.unanswered = Some(body.class.clone());
         if let Some(usage) = &body.usage {
-            self.ledger.settle(usage);
+            let price = self.price_of(body.route).cloned();
+            self.ledger.settle(usage, price.as_ref());
+        }
+        if LEAVES_OPEN.contains(&body.class.as_str()) {
+            self.unresolved = Some(body.route);
+        }
+        if body.retry_in_ms.is_none() {
+            self.given_up.insert(body.route);
+        }
+        if body.estimated {
+            self.ledger.estimated_calls += 1;
         }
         Ok(())
     }
 
     fn model_answered(&mut self, body: &ModelAnswered) -> Checked {
-        self.must_be_asked(body.step)?;
+        self.must_be_asked(body.step, body.route)?;
         must(
             body.invocation == invocation_id(self.asked_as(), body.step),
             "its invocation id is not that of the step",
         )?;
         must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
+        must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.unanswered = None;
+        self.unresolved = None;
         self.deaths = 0;
         self.ledger.steps += 1;
-        self.ledger.settle(&body.usage);
+        let price = self.price_of(body.route).cloned();
+        self.ledger.settle(&body.usage, price.as_ref());
         if body.estimated {
             self.ledger.estimated_calls += 1;
         }
@@ -554,7 +588,7 @@ impl RunState {
         }
         for change in changes {
             self.files.insert(change.path.clone(), change.after.clone());
-            merge(&mut self.net, change);
+            self.merge_net(change);
         }
         self.remember(changes);
     }
@@ -682,4 +716,9 @@ fn open(acts: &BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&OpenAct, String>
 
 fn open_mut(acts: &mut BTreeMap<ActId, OpenAct>, act: ActId) -> Result<&mut OpenAct, String> {
     acts.get_mut(&act).ok_or_else(no_act)
+}
+
+/// A journal from elsewhere may say anything.
+fn few_windows(limits: Option<&RateLimitFact>) -> bool {
+    limits.is_none_or(|limits| limits.windows.len() <= MOST_WINDOWS)
 }

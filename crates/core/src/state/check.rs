@@ -130,7 +130,7 @@ impl RunState {
             // The next call may not fit into what is left, so tokens and money can be spent a little early.
             (
                 Outcome::BudgetSpent { bound },
-                Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { .. }),
+                Next::Ask { .. } | Next::Leave | Next::Finish(Outcome::BudgetSpent { .. }),
             ) => {
                 let reached = match bound {
                     Bound::Steps => budget.steps.is_some_and(|limit| self.ledger.steps >= limit),

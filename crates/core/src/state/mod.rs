@@ -5,12 +5,14 @@
 //! each policy decision is the one that the policy gives.
 
 mod apply;
+mod cache;
 mod check;
 mod decided;
 mod net;
 mod next;
 mod process;
 mod rewind;
+mod route;
 mod staged;
 mod violation;
 
@@ -18,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use next::Next;
 pub use process::{Process, ProcessEnd};
+pub use route::UNKNOWN_OUTCOME;
 pub use violation::Violation;
 
 use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
@@ -32,6 +35,7 @@ use crate::id::{ActId, RunId, StepId};
 use crate::lifecycle::Stage;
 use crate::path::RelPath;
 use crate::policy::{Decision, Effect};
+use crate::route::RouteId;
 use crate::transcript::Stop;
 
 /// How often the gate is run again when it could not judge, before the run ends without it.
@@ -155,6 +159,11 @@ pub struct RunState {
     ledger: Ledger,
     /// Class of the newest request that failed, if no answer has come since.
     unanswered: Option<String>,
+    /// Who gave up answering under this driver.
+    given_up: BTreeSet<RouteId>,
+    /// Who was sent a request of which nobody knows what became, if no answer has come since.
+    unresolved: Option<RouteId>,
+    cache: cache::Cache,
     step: Option<Step>,
     open: BTreeMap<ActId, OpenAct>,
     /// Commands that run under the driver that has the run, and what was decided of the hosts that they dial.
@@ -164,6 +173,8 @@ pub struct RunState {
     /// The open act of which a driver could not tell whether it happened.
     indeterminate: Option<ActId>,
     net: BTreeMap<RelPath, Change>,
+    /// Bytes of the files that differ from the start.
+    changed_bytes: u64,
     /// Each file that ever changed, as it is now.
     files: BTreeMap<RelPath, Option<FileFact>>,
     /// Each file that ever changed by no act.
@@ -209,12 +220,16 @@ impl RunState {
             pause: None,
             ledger: Ledger::new(crate::budget::Budget::default(), None),
             unanswered: None,
+            given_up: BTreeSet::new(),
+            unresolved: None,
+            cache: cache::Cache::default(),
             step: None,
             open: BTreeMap::new(),
             running: BTreeMap::new(),
             processes: BTreeMap::new(),
             indeterminate: None,
             net: BTreeMap::new(),
+            changed_bytes: 0,
             files: BTreeMap::new(),
             drifted: BTreeSet::new(),
             seen: BTreeMap::new(),

@@ -5,6 +5,7 @@ use crate::act::Intent;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, StopWhy};
+use crate::route::RouteId;
 use crate::transcript::Stop;
 
 /// What the driver does next. Each leads to at least one event, so a driver that does what it is told moves on.
@@ -20,6 +21,8 @@ pub enum Next {
         step: StepId,
         /// The id to ask under.
         invocation: String,
+        /// Who is asked.
+        route: RouteId,
     },
     /// Read a call as an act and decide on it, or answer that it is none.
     Call(CallRef),
@@ -41,6 +44,8 @@ pub enum Next {
     JudgeGate(ActId),
     /// Say something to the model.
     Note(NoteWhy),
+    /// Leave the run for later: nobody is left who may be asked.
+    Leave,
     /// End the run.
     Finish(Outcome),
     /// Nothing: the run is over.
@@ -125,8 +130,11 @@ impl RunState {
         if self.untold_processes().next().is_some() {
             return Next::Note(NoteWhy::ProcessEnded);
         }
+        let Some(route) = self.route() else {
+            return Next::Leave;
+        };
         let step = StepId(self.ledger.steps);
-        Next::Ask { step, invocation: invocation_id(&self.stream, step) }
+        Next::Ask { step, invocation: invocation_id(&self.stream, step), route }
     }
 
     fn pending_call(&self) -> Option<CallRef> {

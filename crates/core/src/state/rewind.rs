@@ -3,7 +3,6 @@
 use super::RunState;
 use super::check::{Checked, must};
 use crate::act::Change;
-use crate::changes::merge;
 use crate::id::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,7 +60,7 @@ impl RunState {
 
     fn went_back(&mut self, changes: &[Change]) {
         for change in changes {
-            merge(&mut self.net, change);
+            self.merge_net(change);
             self.seen.remove(&change.path);
             self.put_back.insert(change.path.clone());
             let doing = self.history.get(&change.path).and_then(|facts| facts.get(&change.after));

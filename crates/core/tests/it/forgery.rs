@@ -8,6 +8,7 @@ mod hand;
 mod images;
 mod net;
 mod processes;
+mod routes;
 mod staged;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
 use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::route::RouteId;
 use provost_core::state::{Next, RunState, Violation, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
@@ -187,6 +189,7 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::ProcessChanged(_) => false,
         // Missed where traffic names the host, which the worlds have none of.
         Body::NetDecided(_) => false,
+        Body::PromptBroke(_) | Body::CacheMissed(_) => false,
     }
 }
 
@@ -250,8 +253,8 @@ proptest! {
     #[test]
     fn i4_an_event_that_happens_twice_is_refused(events in journals()) {
         for at in 0..events.len() {
-            // A request may fail twice in a row.
-            if matches!(events[at].body, Body::ModelFailed(_)) {
+            // A request may fail twice in a row, and two drivers may find that a prompt is not what it was.
+            if matches!(events[at].body, Body::ModelFailed(_) | Body::PromptBroke(_)) {
                 continue;
             }
             let mut twice = events.clone();
@@ -824,7 +827,10 @@ fn a_failed_request_is_of_the_step_that_is_due() {
     let failed = |step| {
         Body::ModelFailed(ModelFailed {
             usage: None,
+            estimated: false,
+            rate_limits: None,
             step: StepId(step),
+            route: RouteId::FIRST,
             attempt: 1,
             class: "overloaded".to_owned(),
             status: None,

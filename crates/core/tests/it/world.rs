@@ -18,15 +18,18 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStaged, ActStarted, Body, CallInvalid, CallRef,
     DriverAttached, DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact,
-    ModelFailed, NetDecided, Note, ProcessChanged, ProcessEnded, Questions, RunCancelled, RunCreated,
-    RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted, Told, Unapplied, Verdict, WhyUnapplied,
-    WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
+    ModelFailed, NetDecided, Note, ProcessChanged, ProcessEnded, PromptBroke, Questions, RateLimitFact,
+    RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted, Told, Unapplied,
+    Verdict, WhyUnapplied, WindowFact, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
-use provost_core::state::{Next, OpenAct, RunState, invocation_id};
+use provost_core::price::{PriceFrom, Rates, Tier};
+use provost_core::prompt::Break;
+use provost_core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
+use provost_core::state::{Next, OpenAct, RunState, UNKNOWN_OUTCOME, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
 /// More steps than any world takes: a run that needs them does not end.
@@ -135,6 +138,17 @@ fn policy(choices: &mut Choices) -> Policy {
 }
 
 /// A contract for a world.
+/// What a vendor says of its limits.
+fn limits() -> RateLimitFact {
+    let window = WindowFact {
+        counts: "requests".to_owned(),
+        limit: Some(50),
+        remaining: Some(49),
+        resets_in_ms: Some(1_200),
+    };
+    RateLimitFact { windows: vec![window], extras: Some(digest(6)) }
+}
+
 fn contract(choices: &mut Choices) -> RunCreated {
     let budget = Budget {
         steps: Some([12, 6, 3, 1][choices.pick(4)]),
@@ -142,7 +156,10 @@ fn contract(choices: &mut Choices) -> RunCreated {
         cost_micros: [None, Some(5_000), Some(200)][choices.pick(3)],
         time_ms: [None, Some(60_000), Some(2_000)][choices.pick(3)],
     };
-    let price = Price { input: 300_000, output: 1_500_000, cache_read: 30_000, cache_write: 375_000 };
+    let rates = Rates { input: 300_000, output: 1_500_000, cache_read: 30_000, cache_write: 375_000 };
+    let dear = Rates { input: 600_000, output: 2_250_000, cache_read: 60_000, cache_write: 750_000 };
+    let mut price = Price::of_rates(rates).known_from(PriceFrom::Table { as_of: "2026-01-31".to_owned() });
+    price.tiers.extend((choices.pick(2) == 0).then_some(Tier { above: 30, rates: dear }));
     let gate =
         Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32, with: Vec::new() };
     RunCreated {
@@ -155,7 +172,8 @@ fn contract(choices: &mut Choices) -> RunCreated {
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
         limits: Limits::default(),
-        model: ModelFact { wire: "scripted".into(), name: "m".into(), endpoint: "http://localhost".into() },
+        model: model("m"),
+        routing: routing(choices, &Price::of_rates(dear)).kept(),
         source: Source::Directory { commit: None, scope: RelPath::root() },
         repository: None,
         root: "/w".to_owned(),
@@ -163,6 +181,27 @@ fn contract(choices: &mut Choices) -> RunCreated {
         files: 3,
         manifest: digest(4),
         forked: None,
+    }
+}
+
+fn model(name: &str) -> ModelFact {
+    ModelFact::new("scripted", name, "http://localhost")
+}
+
+/// One in three has other models: a fallback, a stronger one and a cheaper one.
+fn routing(choices: &mut Choices, price: &Price) -> Routing {
+    if !choices.once_in(3) {
+        return Routing::default();
+    }
+    let route = |name| Route { model: model(name), price: Some(price.clone()) };
+    let some = |choices: &mut Choices| choices.pick(2) == 0;
+    Routing {
+        others: vec![route("fallback"), route("stronger"), route("cheaper")],
+        fallback: vec![RouteId(1)],
+        begin: choices.of(&[Begin::Chosen, Begin::Anyone]),
+        unresolved: choices.of(&[Unresolved::AskAgain, Unresolved::GoOn]),
+        escalate: some(choices).then_some(Escalate { after: 1, to: RouteId(2) }),
+        downshift: some(choices).then_some(Downshift { below_bytes: 2, to: RouteId(3) }),
     }
 }
 
@@ -174,10 +213,11 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
         goal: created.goal,
         policy: created.policy,
         budget: created.budget,
-        price: created.price,
+        price: created.price.clone(),
         gate: created.gate,
         limits: created.limits,
         model: created.model,
+        routing: created.routing,
         key_env: Some("KEY".to_owned()),
         root: created.root,
         repository: created.repository,
@@ -189,7 +229,8 @@ fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
     let queued = queued.clone();
     created.policy = queued.policy;
     created.budget = queued.budget;
-    created.price = queued.price;
+    created.price = queued.price.clone();
+    created.routing = queued.routing;
     created.gate = queued.gate;
 }
 
@@ -346,7 +387,8 @@ impl World {
             Next::EndProcess(act) => self.end_process(act),
             Next::Create | Next::Dropped => unreachable!("a world begins with its run"),
             Next::Attach => self.attach(),
-            Next::Ask { step, invocation } => self.ask(step, invocation),
+            Next::Ask { step, invocation, route } => self.ask(step, invocation, route),
+            Next::Leave => self.detach(Pause::Provider, None),
             Next::Call(call) => self.call(call),
             Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
             Next::Submit(via) => {
@@ -400,7 +442,14 @@ impl World {
             pid: 1,
             containment: if staged { staging(rung) } else { receipt(rung) },
         };
+        let before = self.state.counts().drivers;
         self.append(Body::DriverAttached(body));
+        if before > 0 && self.state.cancelled().is_none() && self.choices.once_in(4) {
+            let step = StepId(self.state.ledger().steps);
+            let at = self.choices.of(&[Break::Prelude, Break::Message { step: StepId(1) }]);
+            let route = self.state.route().unwrap_or_default();
+            self.append(Body::PromptBroke(PromptBroke { step, route, same_bytes: 10, at }));
+        }
     }
 
     /// What a run has to live with: a driver that dies, one that is interrupted, people who hold and cancel it, files
@@ -498,24 +547,28 @@ impl World {
         true
     }
 
-    fn ask(&mut self, step: StepId, invocation: String) {
+    fn ask(&mut self, step: StepId, invocation: String, route: RouteId) {
+        let price = self.state.price_of(route).cloned();
         if self.troubles > 0 && self.choices.once_in(9) {
             self.troubles -= 1;
             let usage = Usage { input: 7, ..Usage::default() };
             let body = ModelFailed {
-                usage: (self.choices.once_in(3) && self.state.ledger().reserve(7, 1).is_ok())
+                usage: (self.choices.once_in(3) && self.state.ledger().reserve(price.as_ref(), 7, 1).is_ok())
                     .then_some(usage),
                 step,
+                route,
                 attempt: 1,
-                class: "overloaded".to_owned(),
+                class: self.choices.of(&["overloaded", UNKNOWN_OUTCOME]).to_owned(),
                 status: Some(529),
+                estimated: false,
+                rate_limits: Some(limits()),
                 message: digest(8),
-                retry_in_ms: Some(10),
+                retry_in_ms: self.choices.of(&[Some(10), None]),
             };
             return self.append(Body::ModelFailed(body));
         }
         let estimate = 10 + self.choices.pick(50) as u64;
-        let granted = match self.state.ledger().reserve(estimate, 100) {
+        let granted = match self.state.ledger().reserve(price.as_ref(), estimate, 100) {
             Ok(tokens) => tokens,
             Err(bound) => {
                 return match self.state.open_processes().first() {
@@ -550,16 +603,23 @@ impl World {
         self.append(Body::ModelAnswered(ModelAnswered {
             step,
             invocation,
+            route,
+            prompt: None,
             answer: digest(9),
             calls,
             text,
             stop,
             usage,
             estimated,
+            raw_usage: (!estimated).then(|| digest(7)),
+            rate_limits: (!text).then(limits),
             model: "m".to_owned(),
             latency_ms: 1,
             ttft_ms: None,
         }));
+        if let Some(missed) = self.state.cache_miss().filter(|_| self.choices.once_in(2)) {
+            self.append(Body::CacheMissed(missed));
+        }
     }
 
     /// Reads a call as an act. Sometimes the one behind it is read as well, before the first is carried out.
@@ -1008,12 +1068,16 @@ impl World {
         self.append(Body::ModelAnswered(ModelAnswered {
             step,
             invocation,
+            route: RouteId::FIRST,
+            prompt: None,
             answer: digest(9),
             calls,
             text: false,
             stop: Stop::ToolCalls,
             usage: Usage { input: 10, output: 5, ..Usage::default() },
             estimated: false,
+            raw_usage: None,
+            rate_limits: None,
             model: "m".to_owned(),
             latency_ms: 1,
             ttft_ms: None,

@@ -61,8 +61,6 @@ struct Attempt {
     shared: usize,
     /// The other parts.
     parts: Vec<String>,
-    /// How large the request was, which budgets are estimated by.
-    prompt_bytes: usize,
     /// What was heard while it streamed.
     heard: Vec<Heard>,
     /// What came of it.

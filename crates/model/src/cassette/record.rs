@@ -37,6 +37,12 @@ impl Recorder {
         let tape = Tape { file, path: path.to_owned(), before: Vec::new() };
         Ok(Self { inner, tape: Arc::new(Mutex::new(tape)) })
     }
+
+    /// Records another provider on the same file.
+    #[must_use]
+    pub fn beside(&self, inner: Arc<dyn Provider>) -> Self {
+        Self { inner, tape: self.tape.clone() }
+    }
 }
 
 impl Provider for Recorder {
@@ -74,20 +80,23 @@ impl Dialogue for Recorded {
         self.inner.prompt_bytes()
     }
 
+    fn prompt(&self, from: u64, see: &mut dyn FnMut(&[u8])) {
+        self.inner.prompt(from, see);
+    }
+
     fn ask<'a>(
         &'a mut self,
         invocation: &'a Invocation,
         sink: &'a mut dyn Sink,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
         Box::pin(async move {
-            let prompt_bytes = self.inner.prompt_bytes();
             let mut ears = Ears { sink, heard: Vec::new() };
             let result = self.inner.ask(invocation, &mut ears).await;
             let heard = ears.heard;
             let mut parts = self.parts.clone();
             parts.push(limit_part(invocation.max_output).into());
             let mut tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
-            match tape.write(parts, prompt_bytes, heard, &result) {
+            match tape.write(parts, heard, &result) {
                 Ok(()) => result,
                 // A cassette with a hole in it would fail much later, and tell of something else.
                 Err(error) => Err(Failure::new(FailureClass::Setup, format!("the cassette: {error}"))),
@@ -100,7 +109,6 @@ impl Tape {
     fn write(
         &mut self,
         parts: Vec<Arc<str>>,
-        prompt_bytes: usize,
         heard: Vec<Heard>,
         result: &Result<Answer, Failure>,
     ) -> Result<(), CassetteError> {
@@ -108,7 +116,6 @@ impl Tape {
         let attempt = Attempt {
             shared,
             parts: parts[shared..].iter().map(ToString::to_string).collect(),
-            prompt_bytes,
             heard,
             end: End::of(result),
         };

@@ -14,21 +14,21 @@ const SHOWN: usize = 60;
 /// Answers each request as it was answered when it was recorded. Asked the same again, as after a failure, it gives what came
 /// next, and the last of them from then on.
 pub struct Replay {
-    model: String,
+    like: Arc<dyn Provider>,
     tape: Arc<Mutex<Vec<Track>>>,
 }
 
 struct Track {
     parts: Vec<Arc<str>>,
-    prompt_bytes: usize,
     heard: Vec<Heard>,
     end: End,
     played: bool,
 }
 
 impl Replay {
-    /// Reads a cassette; `model` is the one that will be asked for.
-    pub fn load(path: &Path, model: impl Into<String>) -> Result<Self, CassetteError> {
+    /// Reads a cassette. `like` is who would be asked otherwise: it encodes what is asked, so that the journal says the same
+    /// of it, and is never asked.
+    pub fn load(path: &Path, like: Arc<dyn Provider>) -> Result<Self, CassetteError> {
         let text = std::fs::read_to_string(path).map_err(|source| CassetteError::file(path, source))?;
         let mut lines = text.lines().enumerate();
         if lines.next().is_none_or(|(_, head)| head != HEAD) {
@@ -51,10 +51,16 @@ impl Replay {
                 .cloned()
                 .chain(attempt.parts.iter().map(|part| Arc::from(part.as_str())))
                 .collect();
-            let Attempt { prompt_bytes, heard, end, .. } = attempt;
-            tracks.push(Track { parts, prompt_bytes, heard, end, played: false });
+            let Attempt { heard, end, .. } = attempt;
+            tracks.push(Track { parts, heard, end, played: false });
         }
-        Ok(Self { model: model.into(), tape: Arc::new(Mutex::new(tracks)) })
+        Ok(Self { like, tape: Arc::new(Mutex::new(tracks)) })
+    }
+
+    /// Answers from the same file in the place of another provider.
+    #[must_use]
+    pub fn beside(&self, like: Arc<dyn Provider>) -> Self {
+        Self { like, tape: self.tape.clone() }
     }
 }
 
@@ -64,7 +70,7 @@ impl Provider for Replay {
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.like.model()
     }
 
     fn endpoint(&self) -> &'static str {
@@ -72,27 +78,29 @@ impl Provider for Replay {
     }
 
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {
-        let parts = vec![prelude_part(&self.model, &prelude).into()];
-        Box::new(Replayed { parts, tape: self.tape.clone() })
+        let parts = vec![prelude_part(self.like.model(), &prelude).into()];
+        Box::new(Replayed { parts, like: self.like.open(prelude), tape: self.tape.clone() })
     }
 }
 
 struct Replayed {
     parts: Vec<Arc<str>>,
+    like: Box<dyn Dialogue>,
     tape: Arc<Mutex<Vec<Track>>>,
 }
 
 impl Dialogue for Replayed {
     fn push(&mut self, message: &Message) {
         self.parts.push(message_part(message).into());
+        self.like.push(message);
     }
 
     fn prompt_bytes(&self) -> usize {
-        // As it was: what is left of a budget decides how much is asked for.
-        let tape = self.tape.lock().unwrap_or_else(PoisonError::into_inner);
-        let same =
-            tape.iter().find(|track| track.parts.split_last().is_some_and(|(_, rest)| rest == self.parts));
-        same.map_or_else(|| self.parts.iter().map(|part| part.len()).sum(), |track| track.prompt_bytes)
+        self.like.prompt_bytes()
+    }
+
+    fn prompt(&self, from: u64, see: &mut dyn FnMut(&[u8])) {
+        self.like.prompt(from, see);
     }
 
     fn ask<'a>(

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use provost_core::transcript::{Assistant, Call, Stop, Usage};
+use provost_core::transcript::{Stop, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ids::Ids;
-use super::json::is_json;
-use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
+use super::assembly::Assembly;
+use super::json::{is_json, present};
+use super::{Decode, Decoded, Progress, malformed};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
 
@@ -87,15 +87,8 @@ struct Thinking<'a> {
 
 enum Content {
     Text,
-    Call {
-        server_id: String,
-        name: String,
-        /// Input given whole with the block's start.
-        whole: String,
-        /// Input in pieces.
-        pieces: String,
-        id: Option<String>,
-    },
+    /// A call, by its place among the calls.
+    Call(usize),
     Thinking {
         thinking: String,
         signature: String,
@@ -114,28 +107,14 @@ struct Block {
 
 /// Assembles one answer.
 pub(super) struct Decoder {
-    ids: Ids,
-    text: String,
+    answer: Assembly,
     blocks: Vec<Block>,
-    size: usize,
-    stop: Option<Stop>,
     usage: RawUsage,
-    raw_usage: Vec<String>,
-    model: Option<String>,
 }
 
 impl Decoder {
     pub(super) fn new(turn: u64) -> Self {
-        Self {
-            ids: Ids::new(turn),
-            text: String::new(),
-            blocks: Vec::new(),
-            size: 0,
-            stop: None,
-            usage: RawUsage::default(),
-            raw_usage: Vec::new(),
-            model: None,
-        }
+        Self { answer: Assembly::new(turn), blocks: Vec::new(), usage: RawUsage::default() }
     }
 
     fn start(&mut self, index: u64, raw: &RawValue, sink: &mut dyn Sink) -> Result<(), Failure> {
@@ -143,21 +122,20 @@ impl Decoder {
             serde_json::from_str(raw.get()).map_err(|e| malformed("a content block", &e))?;
         let content = match &*start.r#type {
             "text" => {
-                self.show_text(&start.text.unwrap_or_default(), sink);
+                self.answer.said(&start.text.unwrap_or_default(), sink)?;
                 Content::Text
             }
-            "tool_use" => Content::Call {
-                server_id: start.id.unwrap_or_default().into_owned(),
-                name: start.name.unwrap_or_default().into_owned(),
-                whole: start.input.map_or("{}", RawValue::get).to_owned(),
-                pieces: String::new(),
-                id: None,
-            },
+            "tool_use" => {
+                let at = self.answer.begin_call()?;
+                let call = self.answer.call(at);
+                call.server_id = start.id.unwrap_or_default().into_owned();
+                call.name = start.name.unwrap_or_default().into_owned();
+                start.input.map_or("{}", RawValue::get).clone_into(&mut call.given);
+                Content::Call(at)
+            }
             "thinking" => {
                 let thinking = start.thinking.unwrap_or_default().into_owned();
-                if !thinking.is_empty() {
-                    sink.reasoning(&thinking);
-                }
+                self.answer.thought(&thinking, sink)?;
                 Content::Thinking { thinking, signature: start.signature.unwrap_or_default().into_owned() }
             }
             // It is sent back as it came, so it must be what a server can read.
@@ -167,19 +145,7 @@ impl Decoder {
             _ => Content::Other { start: raw.get().to_owned(), pieces: String::new() },
         };
         self.blocks.push(Block { index, content });
-        self.grow(raw.get().len())
-    }
-
-    fn grow(&mut self, by: usize) -> Result<(), Failure> {
-        self.size += by;
-        if self.size > ANSWER_LIMIT || self.blocks.len() > 4_096 { Err(too_large()) } else { Ok(()) }
-    }
-
-    fn show_text(&mut self, text: &str, sink: &mut dyn Sink) {
-        if !text.is_empty() {
-            self.text.push_str(text);
-            sink.text(text);
-        }
+        self.answer.kept(raw.get().len())
     }
 
     fn piece(&mut self, index: u64, delta: &Delta<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
@@ -189,81 +155,49 @@ impl Decoder {
                 format!("a delta for block {index}, which never began"),
             ));
         };
-        let mut grown = 0;
         if let Some(text) = &delta.text {
-            grown += text.len();
-            self.show_text(text, sink);
+            self.answer.said(text, sink)?;
         }
+        let piece = delta.partial_json.as_deref().unwrap_or_default();
         match &mut self.blocks[at].content {
             Content::Text => {}
-            Content::Call { pieces, .. } | Content::Other { pieces, .. } => {
-                let piece = delta.partial_json.as_deref().unwrap_or_default();
-                grown += piece.len();
-                pieces.push_str(piece);
-            }
+            Content::Call(at) => self.answer.call(*at).pieces.push_str(piece),
+            Content::Other { pieces, .. } => pieces.push_str(piece),
             Content::Thinking { thinking, signature } => {
-                if let Some(text) = delta.thinking.as_deref().filter(|text| !text.is_empty()) {
-                    grown += text.len();
-                    thinking.push_str(text);
-                    sink.reasoning(text);
-                }
-                if let Some(text) = &delta.signature {
-                    grown += text.len();
-                    signature.push_str(text);
-                }
+                let more = delta.thinking.as_deref().unwrap_or_default();
+                thinking.push_str(more);
+                self.answer.thought(more, sink)?;
+                let more = delta.signature.as_deref().unwrap_or_default();
+                signature.push_str(more);
+                self.answer.grow(more.len())?;
             }
         }
-        self.grow(grown)
-    }
-
-    /// Shows the calls not yet shown, of block `only` or of all. Before the end, only those with whole arguments.
-    fn show_calls(&mut self, only: Option<u64>, ended: bool, sink: &mut dyn Sink) {
-        for block in &mut self.blocks {
-            let Content::Call { server_id, name, whole, pieces, id } = &mut block.content else { continue };
-            let arguments = if pieces.is_empty() { whole } else { pieces };
-            if id.is_some()
-                || only.is_some_and(|index| index != block.index)
-                || name.is_empty()
-                || !ended && !is_json(arguments)
-            {
-                continue;
-            }
-            let given = self.ids.take(server_id);
-            *id = Some(given.clone());
-            sink.call(&Call { id: given, name: name.clone(), arguments: arguments.clone() });
-        }
+        self.answer.grow(piece.len())
     }
 
     fn ended(&mut self, reason: &str, sink: &mut dyn Sink) {
         let stop = match reason {
+            "" => return,
             "tool_use" => Stop::ToolCalls,
             "max_tokens" | "model_context_window_exceeded" => Stop::Length,
             "refusal" => Stop::Refused,
             // `end_turn`, `stop_sequence`, `pause_turn` (only with the vendor's own tools, which are not used).
             _ => Stop::End,
         };
-        self.stop = Some(stop);
-        if matches!(stop, Stop::ToolCalls | Stop::End) {
-            self.show_calls(None, true, sink);
-        }
+        self.answer.ended(stop, sink);
     }
 
     fn take_usage(&mut self, raw: Option<&RawValue>) {
-        let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return };
+        let Some(raw) = present(raw) else { return };
         if let Ok(newer) = serde_json::from_str::<RawUsage>(raw.get()) {
             self.usage.update(&newer);
         }
-        // One object at the start and one at the end; a server that sends more keeps only the last of them.
-        if self.raw_usage.len() >= 2 {
-            self.raw_usage.pop();
-        }
-        self.raw_usage.push(raw.get().to_owned());
+        // One object at the start and one at the end.
+        self.answer.counted_again(raw);
     }
 
     fn take_message(&mut self, message: Message<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
-        if self.model.is_none() {
-            self.model = message.model.filter(|model| !model.is_empty()).map(Cow::into_owned);
-        }
+        self.answer.model(message.model);
         self.take_usage(message.usage);
         for (index, block) in message.content.unwrap_or_default().into_iter().enumerate() {
             self.start(index as u64, block, sink)?;
@@ -273,17 +207,13 @@ impl Decoder {
         }
         Ok(())
     }
-
-    fn progress(&self) -> Progress {
-        if self.stop.is_some() { Progress::Complete } else { Progress::Open }
-    }
 }
 
 impl Decode for Decoder {
     fn feed(&mut self, event: SseEvent, sink: &mut dyn Sink) -> Result<Progress, Failure> {
         let data = event.data.trim();
         if data.is_empty() || data == "[DONE]" {
-            return Ok(self.progress());
+            return Ok(self.answer.progress());
         }
         let read: Event<'_> =
             serde_json::from_str(data).map_err(|e| malformed("an event of the answer", &e))?;
@@ -291,9 +221,7 @@ impl Decode for Decoder {
         let index = read.index.unwrap_or(0);
         match kind {
             "error" => return Err(classify::failure(None, data)),
-            _ if read.error.is_some_and(|error| error.get() != "null") => {
-                return Err(classify::failure(None, data));
-            }
+            _ if present(read.error).is_some() => return Err(classify::failure(None, data)),
             "message_start" => {
                 if let Some(message) = read.message {
                     self.take_message(message, sink)?;
@@ -308,7 +236,7 @@ impl Decode for Decoder {
                     }
                 };
                 self.take_message(message, sink)?;
-                return Ok(if self.stop.is_some() { Progress::Done } else { Progress::Open });
+                return Ok(self.answer.closed().unwrap_or(Progress::Open));
             }
             "content_block_start" => {
                 if let Some(block) = read.content_block {
@@ -320,56 +248,42 @@ impl Decode for Decoder {
                     self.piece(index, delta, sink)?;
                 }
             }
-            "content_block_stop" => self.show_calls(Some(index), false, sink),
+            "content_block_stop" => {
+                let block = self.blocks.iter().rfind(|block| block.index == index);
+                if let Some(Block { content: Content::Call(at), .. }) = block {
+                    self.answer.show_call(*at, sink);
+                }
+            }
             "message_delta" => {
                 self.take_usage(read.usage);
                 if let Some(reason) = read.delta.and_then(|delta| delta.stop_reason) {
                     self.ended(&reason, sink);
                 }
             }
-            "message_stop" => {
-                return if self.stop.is_some() { Ok(Progress::Done) } else { Err(cut_off()) };
-            }
+            "message_stop" => return self.answer.closed(),
             // `ping`, and kinds that are to come.
             _ => {}
         }
-        Ok(self.progress())
+        Ok(self.answer.progress())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Decoded, Failure> {
-        let Some(stop) = self.stop else { return Err(cut_off()) };
-        let mut assistant = Assistant { text: self.text, ..Assistant::default() };
+    fn finish(self: Box<Self>) -> Result<Decoded, Failure> {
+        let mut opaque = Vec::new();
         for block in self.blocks {
             match block.content {
-                Content::Text => {}
-                Content::Call { server_id, name, whole, pieces, id } => assistant.calls.push(Call {
-                    id: id.unwrap_or_else(|| self.ids.take(&server_id)),
-                    name,
-                    arguments: if pieces.is_empty() { whole } else { pieces },
-                }),
+                Content::Text | Content::Call(_) => {}
                 Content::Thinking { thinking, signature } => {
                     let block = Thinking { r#type: "thinking", text: &thinking, signature: &signature };
-                    assistant.opaque.extend(serde_json::to_string(&block));
+                    opaque.extend(serde_json::to_string(&block));
                 }
-                Content::Other { start, pieces } => assistant.opaque.push(with_input(start, &pieces)),
+                Content::Other { start, pieces } => opaque.push(with_input(start, &pieces)),
             }
         }
-        let (assistant, stop) = settle(assistant, stop)?;
-        Ok(Decoded {
-            assistant,
-            stop,
-            usage: self.usage.read(),
-            raw_usage: match self.raw_usage.len() {
-                0 => None,
-                1 => self.raw_usage.pop(),
-                _ => Some(format!("[{}]", self.raw_usage.join(","))),
-            },
-            model: self.model,
-        })
+        self.answer.finish(opaque, self.usage.read())
     }
 
     fn begun(&self) -> bool {
-        !self.blocks.is_empty()
+        self.answer.begun()
     }
 
     fn usage(&self) -> Option<Usage> {

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use provost_core::transcript::{Assistant, Call, Stop, Usage};
+use provost_core::transcript::{Stop, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ids::Ids;
-use super::json::{arguments_text, is_json};
-use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
+use super::assembly::Assembly;
+use super::json::{arguments_text, is_json, present};
+use super::{Decode, Decoded, Progress, malformed};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
 
@@ -102,71 +102,38 @@ struct Part<'a> {
     text: Option<Cow<'a, str>>,
 }
 
-/// A call being assembled.
-#[derive(Default)]
-struct Slot {
-    /// The server's index; `None` when it gave none.
-    index: Option<u64>,
-    server_id: String,
-    name: String,
-    arguments: String,
-    /// The id given out, once the call was shown or the answer ended.
-    id: Option<String>,
-}
-
 /// Assembles one answer.
 pub(super) struct Decoder {
-    ids: Ids,
-    text: String,
+    answer: Assembly,
     reasoning: String,
-    slots: Vec<Slot>,
-    size: usize,
-    refused: bool,
-    stop: Option<Stop>,
-    usage: Option<Box<RawValue>>,
-    model: Option<String>,
 }
 
 impl Decoder {
     pub(super) fn new(turn: u64) -> Self {
-        Self {
-            ids: Ids::new(turn),
-            text: String::new(),
-            reasoning: String::new(),
-            slots: Vec::new(),
-            size: 0,
-            refused: false,
-            stop: None,
-            usage: None,
-            model: None,
-        }
+        Self { answer: Assembly::new(turn), reasoning: String::new() }
     }
 
     fn delta(&mut self, delta: Delta<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
-        if let Some(text) = delta.content.map(content_text).transpose()?.filter(|text| !text.is_empty()) {
-            self.text.push_str(&text);
-            sink.text(&text);
+        if let Some(text) = delta.content.map(content_text).transpose()? {
+            self.answer.said(&text, sink)?;
         }
         if let Some(text) = delta.refusal.filter(|text| !text.is_empty()) {
-            self.refused = true;
-            self.text.push_str(&text);
-            sink.text(&text);
+            self.answer.refused();
+            self.answer.said(&text, sink)?;
         }
         let reasoning = match delta.reasoning_content {
             Some(text) => Some(text),
             // Some servers put an object of settings here.
             None => delta.reasoning.and_then(|raw| serde_json::from_str(raw.get()).ok()).map(Cow::Owned),
         };
-        if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
+        if let Some(text) = reasoning {
             self.reasoning.push_str(&text);
-            sink.reasoning(&text);
+            self.answer.thought(&text, sink)?;
         }
         for call in delta.tool_calls.unwrap_or_default() {
             self.call(call, sink)?;
         }
-        self.size = self.text.len() + self.reasoning.len();
-        self.size += self.slots.iter().map(|slot| slot.arguments.len()).sum::<usize>();
-        if self.size > ANSWER_LIMIT || self.slots.len() > 4_096 { Err(too_large()) } else { Ok(()) }
+        Ok(())
     }
 
     fn call(&mut self, call: CallDelta<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
@@ -177,53 +144,46 @@ impl Decoder {
             }
             None => (Cow::default(), None),
         };
-        let at = self.place(call.index, &id, &name).unwrap_or_else(|| {
+        let at = if let Some(at) = self.place(call.index, &id, &name) {
+            at
+        } else {
             // A new call begins, so the ones before it are whole.
-            self.show(sink, false);
-            self.slots.push(Slot { index: call.index, ..Slot::default() });
-            self.slots.len() - 1
-        });
-        let slot = &mut self.slots[at];
-        if slot.server_id.is_empty() {
-            slot.server_id = id.into_owned();
+            self.answer.show_whole(sink);
+            let at = self.answer.begin_call()?;
+            self.answer.call(at).index = call.index;
+            at
+        };
+        let call = self.answer.call(at);
+        if call.server_id.is_empty() {
+            call.server_id = id.into_owned();
         }
         // Names come whole, in pieces, or again with every chunk.
-        if slot.name != name && slot.arguments.is_empty() {
-            slot.name.push_str(&name);
+        if call.name != name && call.pieces.is_empty() {
+            call.name.push_str(&name);
         }
-        slot.arguments.push_str(&arguments.unwrap_or_default());
-        Ok(())
+        let arguments = arguments.unwrap_or_default();
+        call.pieces.push_str(&arguments);
+        self.answer.grow(arguments.len())
     }
 
-    /// The slot that a delta continues, or `None` if it begins a call.
+    /// The call that a delta continues, or `None` if it begins one.
     fn place(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        let calls = self.answer.calls();
         let at = match index {
-            Some(_) => self.slots.iter().rposition(|slot| slot.index == index)?,
-            None => self.slots.len().checked_sub(1)?,
+            Some(_) => calls.iter().rposition(|call| call.index == index)?,
+            None => calls.len().checked_sub(1)?,
         };
-        let slot = &self.slots[at];
-        let other_id = !id.is_empty() && !slot.server_id.is_empty() && id != slot.server_id;
+        let call = &calls[at];
+        let other_id = !id.is_empty() && !call.server_id.is_empty() && id != call.server_id;
         // Servers that give every parallel call index 0, or none: a name with another id, or a second name
         // after whole arguments where there are no ids, begins a call. Parsing stands last: it is the cost.
         let begins = !name.is_empty()
             && match index {
                 None if !id.is_empty() => other_id,
-                None => is_json(&slot.arguments),
-                Some(_) => other_id && is_json(&slot.arguments),
+                None => is_json(call.arguments()),
+                Some(_) => other_id && is_json(call.arguments()),
             };
         (!begins).then_some(at)
-    }
-
-    /// Shows the calls not yet shown. Before the end, only those whose arguments are whole.
-    fn show(&mut self, sink: &mut dyn Sink, ended: bool) {
-        for slot in &mut self.slots {
-            if slot.id.is_some() || slot.name.is_empty() || !ended && !is_json(&slot.arguments) {
-                continue;
-            }
-            let id = self.ids.take(&slot.server_id);
-            slot.id = Some(id.clone());
-            sink.call(&Call { id, name: slot.name.clone(), arguments: slot.arguments.clone() });
-        }
     }
 
     fn ended(&mut self, reason: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
@@ -242,12 +202,7 @@ impl Decoder {
             }
             _ => Stop::End,
         };
-        if self.stop.is_none() {
-            self.stop = Some(stop);
-        }
-        if matches!(stop, Stop::ToolCalls | Stop::End) {
-            self.show(sink, true);
-        }
+        self.answer.ended(stop, sink);
         Ok(())
     }
 }
@@ -256,11 +211,10 @@ impl Decode for Decoder {
     fn feed(&mut self, event: SseEvent, sink: &mut dyn Sink) -> Result<Progress, Failure> {
         let data = event.data.trim();
         if data == "[DONE]" {
-            // A gateway may send this also when its upstream broke: only a finish reason ends an answer.
-            return if self.stop.is_some() { Ok(Progress::Done) } else { Err(cut_off()) };
+            return self.answer.closed();
         }
         if data.is_empty() {
-            return Ok(self.progress());
+            return Ok(self.answer.progress());
         }
         if event.event == "error" {
             return Err(classify::failure(None, data));
@@ -268,19 +222,18 @@ impl Decode for Decoder {
         let chunk: Chunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
             Err(error) => {
-                self.take_usage(serde_json::from_str::<Counted<'_>>(data).ok().and_then(|chunk| chunk.usage));
+                self.answer
+                    .counted(serde_json::from_str::<Counted<'_>>(data).ok().and_then(|chunk| chunk.usage));
                 return Err(malformed("a chunk of the answer", &error));
             }
         };
         // First, since what was counted is paid for whatever else the chunk holds.
-        self.take_usage(chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)));
+        self.answer.counted(chunk.usage.or(chunk.x_groq.and_then(|groq| groq.usage)));
         let broke = chunk.base_resp.and_then(|told| told.status_code).is_some_and(|code| code != 0);
-        if broke || chunk.error.is_some_and(|error| error.get() != "null") {
+        if broke || present(chunk.error).is_some() {
             return Err(classify::failure(None, data));
         }
-        if self.model.is_none() {
-            self.model = chunk.model.filter(|model| !model.is_empty()).map(Cow::into_owned);
-        }
+        self.answer.model(chunk.model);
         for choice in chunk.choices.unwrap_or_default() {
             if choice.index.unwrap_or(0) != 0 {
                 continue;
@@ -292,52 +245,22 @@ impl Decode for Decoder {
                 self.ended(&reason, sink)?;
             }
         }
-        Ok(self.progress())
+        Ok(self.answer.progress())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Decoded, Failure> {
-        let Some(stop) = self.stop else { return Err(cut_off()) };
+    fn finish(self: Box<Self>) -> Result<Decoded, Failure> {
         let usage = self.usage();
-        let stop = if self.refused { Stop::Refused } else { stop };
-        let calls = self
-            .slots
-            .into_iter()
-            .map(|slot| Call {
-                id: slot.id.unwrap_or_else(|| self.ids.take(&slot.server_id)),
-                name: slot.name,
-                arguments: slot.arguments,
-            })
-            .collect();
         let opaque =
             if self.reasoning.is_empty() { Vec::new() } else { vec![opaque_reasoning(self.reasoning)] };
-        let (assistant, stop) = settle(Assistant { text: self.text, calls, opaque }, stop)?;
-        Ok(Decoded {
-            assistant,
-            stop,
-            usage,
-            raw_usage: self.usage.map(|raw| raw.get().to_owned()),
-            model: self.model,
-        })
+        self.answer.finish(opaque, usage)
     }
 
     fn begun(&self) -> bool {
-        !self.text.is_empty() || !self.reasoning.is_empty() || !self.slots.is_empty()
+        self.answer.begun()
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage.as_deref().and_then(|raw| read_usage(raw.get()))
-    }
-}
-
-impl Decoder {
-    fn take_usage(&mut self, usage: Option<&RawValue>) {
-        if let Some(usage) = usage.filter(|usage| usage.get() != "null") {
-            self.usage = Some(usage.to_owned());
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        if self.stop.is_some() { Progress::Complete } else { Progress::Open }
+        self.answer.count().and_then(read_usage)
     }
 }
 

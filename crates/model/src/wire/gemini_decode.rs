@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use provost_core::transcript::{Assistant, Call, Stop, Usage};
+use provost_core::transcript::{Stop, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ids::Ids;
-use super::json::{arguments_text, is_json};
-use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
+use super::assembly::Assembly;
+use super::json::{arguments_text, present};
+use super::{Decode, Decoded, Progress, malformed};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
 
@@ -109,50 +109,27 @@ impl KeptSignature {
     }
 }
 
-/// A call, and whether it was shown.
-struct Slot {
-    call: Call,
-    shown: bool,
-}
-
 /// Assembles one answer.
 pub(super) struct Decoder {
-    ids: Ids,
-    text: String,
-    thought: bool,
-    slots: Vec<Slot>,
+    answer: Assembly,
     signatures: Vec<KeptSignature>,
-    size: usize,
-    stop: Option<Stop>,
-    usage: Option<Box<RawValue>>,
-    model: Option<String>,
 }
 
 impl Decoder {
     pub(super) fn new(turn: u64) -> Self {
-        Self {
-            ids: Ids::new(turn),
-            text: String::new(),
-            thought: false,
-            slots: Vec::new(),
-            signatures: Vec::new(),
-            size: 0,
-            stop: None,
-            usage: None,
-            model: None,
-        }
+        Self { answer: Assembly::new(turn), signatures: Vec::new() }
     }
 
     fn response(&mut self, raw: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
-        self.take_usage(raw);
+        // Each piece counts all so far.
+        let counted = serde_json::from_str::<Counted<'_>>(raw).ok();
+        self.answer.counted(counted.and_then(|response| response.usage_metadata));
         let response: Response<'_> =
             serde_json::from_str(raw).map_err(|e| malformed("a piece of the answer", &e))?;
-        if response.error.is_some_and(|error| error.get() != "null") {
+        if present(response.error).is_some() {
             return Err(classify::failure(None, raw));
         }
-        if self.model.is_none() {
-            self.model = response.model_version.filter(|model| !model.is_empty()).map(Cow::into_owned);
-        }
+        self.answer.model(response.model_version);
         let candidates = response.candidates.unwrap_or_default();
         if let Some(reason) = response.prompt_feedback.as_ref().and_then(|all| all.block_reason.as_deref())
             && candidates.is_empty()
@@ -177,49 +154,22 @@ impl Decoder {
 
     fn part(&mut self, part: Part<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
         let text = part.text.unwrap_or_default();
-        let mut grown = text.len();
-        let from = self.text.len();
-        if !text.is_empty() {
-            if part.thought == Some(true) {
-                self.thought = true;
-                sink.reasoning(&text);
-            } else {
-                self.text.push_str(&text);
-                sink.text(&text);
-            }
+        let from = self.answer.text_bytes();
+        if part.thought == Some(true) {
+            self.answer.thought(&text, sink)?;
+        } else {
+            self.answer.said(&text, sink)?;
         }
-        let mut signed = Signed::Text { from, to: self.text.len() };
+        let mut signed = Signed::Text { from, to: self.answer.text_bytes() };
         if let Some(call) = part.function_call {
-            let arguments = match call.args.map(arguments_text).transpose()? {
-                // A function without parameters is called without arguments.
-                None => "{}".to_owned(),
-                Some(text) => text,
-            };
-            grown += arguments.len();
-            signed = Signed::Call { call: self.slots.len() };
-            let id = self.ids.take(&call.id.unwrap_or_default());
-            let name = call.name.unwrap_or_default().into_owned();
-            self.slots.push(Slot { call: Call { id, name, arguments }, shown: false });
-            self.show(sink, false);
+            let arguments = call.args.map(arguments_text).transpose()?;
+            signed = Signed::Call { call: self.answer.whole_call(call.id, call.name, arguments, sink)? };
         }
         if let Some(signature) = part.thought_signature.filter(|signature| !signature.is_empty()) {
-            grown += signature.len();
+            self.answer.kept(signature.len())?;
             self.signatures.push(KeptSignature { signature: signature.into_owned(), signed });
         }
-        self.size += grown;
-        let pieces = self.slots.len() + self.signatures.len();
-        if self.size > ANSWER_LIMIT || pieces > 8_192 { Err(too_large()) } else { Ok(()) }
-    }
-
-    /// Shows the calls not yet shown. Before the end, only those whose arguments are whole.
-    fn show(&mut self, sink: &mut dyn Sink, ended: bool) {
-        for slot in &mut self.slots {
-            if slot.shown || slot.call.name.is_empty() || !ended && !is_json(&slot.call.arguments) {
-                continue;
-            }
-            slot.shown = true;
-            sink.call(&slot.call);
-        }
+        Ok(())
     }
 
     fn ended(&mut self, reason: &str, words: Option<&str>, sink: &mut dyn Sink) -> Result<(), Failure> {
@@ -244,25 +194,8 @@ impl Decoder {
             // `STOP`, `OTHER`, and reasons that are to come.
             _ => Stop::End,
         };
-        if self.stop.is_none() {
-            self.stop = Some(stop);
-        }
-        if stop == Stop::End {
-            self.show(sink, true);
-        }
+        self.answer.ended(stop, sink);
         Ok(())
-    }
-
-    fn take_usage(&mut self, raw: &str) {
-        let counted = serde_json::from_str::<Counted<'_>>(raw).ok();
-        // Each piece counts all so far.
-        if let Some(usage) = counted.and_then(|c| c.usage_metadata).filter(|usage| usage.get() != "null") {
-            self.usage = Some(usage.to_owned());
-        }
-    }
-
-    fn progress(&self) -> Progress {
-        if self.stop.is_some() { Progress::Complete } else { Progress::Open }
     }
 }
 
@@ -270,7 +203,7 @@ impl Decode for Decoder {
     fn feed(&mut self, event: SseEvent, sink: &mut dyn Sink) -> Result<Progress, Failure> {
         let data = event.data.trim();
         if data == "[DONE]" {
-            return if self.stop.is_some() { Ok(Progress::Done) } else { Err(cut_off()) };
+            return self.answer.closed();
         }
         if data.starts_with('[') {
             // What a server sends that was not asked for server-sent events, or does not know them.
@@ -284,30 +217,21 @@ impl Decode for Decoder {
             }
             self.response(data, sink)?;
         }
-        Ok(self.progress())
+        Ok(self.answer.progress())
     }
 
     fn finish(self: Box<Self>) -> Result<Decoded, Failure> {
-        let Some(stop) = self.stop else { return Err(cut_off()) };
         let usage = self.usage();
-        let calls = self.slots.into_iter().map(|slot| slot.call).collect();
         let opaque = self.signatures.iter().filter_map(|kept| serde_json::to_string(kept).ok()).collect();
-        let (assistant, stop) = settle(Assistant { text: self.text, calls, opaque }, stop)?;
-        Ok(Decoded {
-            assistant,
-            stop,
-            usage,
-            raw_usage: self.usage.map(|raw| raw.get().to_owned()),
-            model: self.model,
-        })
+        self.answer.finish(opaque, usage)
     }
 
     fn begun(&self) -> bool {
-        !self.text.is_empty() || self.thought || !self.slots.is_empty()
+        self.answer.begun()
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage.as_deref().and_then(|raw| read_usage(raw.get()))
+        self.answer.count().and_then(read_usage)
     }
 }
 

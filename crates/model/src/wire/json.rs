@@ -20,6 +20,11 @@ pub(super) fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
+/// A member that is there and not null.
+pub(super) fn present(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get() != "null")
+}
+
 /// Whether `text` is one complete JSON object.
 fn is_object(text: &str) -> bool {
     text.trim_start().starts_with('{') && is_json(text)

@@ -6,6 +6,7 @@
 mod address;
 mod anthropic_decode;
 mod anthropic_encode;
+mod assembly;
 mod chat_decode;
 mod chat_encode;
 mod framing;
@@ -26,9 +27,6 @@ use provost_core::transcript::{Assistant, Message, Stop, Usage};
 use crate::ndjson::NdjsonParser;
 use crate::sse::{SseEvent, SseParser};
 use crate::{Failure, FailureClass, Prelude, Sink};
-
-/// Most bytes of text, reasoning and arguments that one answer may hold.
-const ANSWER_LIMIT: usize = 64 << 20;
 
 /// Which protocol is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -206,32 +204,4 @@ pub struct Decoded {
 
 fn malformed(what: &str, error: &serde_json::Error) -> Failure {
     Failure::new(FailureClass::Malformed, format!("{what} is not understood: {error}"))
-}
-
-fn cut_off() -> Failure {
-    Failure::new(FailureClass::Transport, "the stream ended before the answer was complete")
-}
-
-fn too_large() -> Failure {
-    Failure::new(FailureClass::Malformed, format!("the answer is larger than {ANSWER_LIMIT} bytes"))
-}
-
-/// Checks that hold for every wire once an answer is complete.
-fn settle(mut assistant: Assistant, stop: Stop) -> Result<(Assistant, Stop), Failure> {
-    if stop == Stop::Length {
-        // The last call may have been cut in the middle; a part must not pass for a call.
-        assistant.calls.retain(|call| json::is_json(&call.arguments));
-    }
-    if assistant.calls.iter().any(|call| call.name.is_empty()) {
-        return Err(Failure::new(FailureClass::Malformed, "the answer holds a call without a tool name"));
-    }
-    match stop {
-        Stop::ToolCalls if assistant.calls.is_empty() => Err(Failure::new(
-            FailureClass::Malformed,
-            "the answer says that it calls tools but holds no call",
-        )),
-        // Many servers say `stop` also when they call.
-        Stop::End if !assistant.calls.is_empty() => Ok((assistant, Stop::ToolCalls)),
-        stop => Ok((assistant, stop)),
-    }
 }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use provost_core::transcript::{Assistant, Call, Stop, Usage};
+use provost_core::transcript::{Stop, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ids::Ids;
-use super::json::{arguments_text, is_json};
-use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
+use super::assembly::Assembly;
+use super::json::{arguments_text, present};
+use super::{Decode, Decoded, Progress, malformed};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
 
@@ -81,75 +81,37 @@ pub(super) fn thinking_of(opaque: &str) -> Option<String> {
     serde_json::from_str::<Thinking<'_>>(opaque).ok().map(|block| block.ollama_thinking.into_owned())
 }
 
-/// A call, and whether it was shown.
-struct Slot {
-    call: Call,
-    shown: bool,
-}
-
 /// Assembles one answer.
 pub(super) struct Decoder {
-    ids: Ids,
-    text: String,
+    answer: Assembly,
     thinking: String,
-    slots: Vec<Slot>,
-    stop: Option<Stop>,
     counts: Counts,
-    model: Option<String>,
 }
 
 impl Decoder {
     pub(super) fn new(turn: u64) -> Self {
-        Self {
-            ids: Ids::new(turn),
-            text: String::new(),
-            thinking: String::new(),
-            slots: Vec::new(),
-            stop: None,
-            counts: Counts::default(),
-            model: None,
-        }
+        Self { answer: Assembly::new(turn), thinking: String::new(), counts: Counts::default() }
     }
 
     fn message(&mut self, message: Message<'_>, sink: &mut dyn Sink) -> Result<(), Failure> {
-        if let Some(text) = message.thinking.filter(|text| !text.is_empty()) {
+        if let Some(text) = message.thinking {
             self.thinking.push_str(&text);
-            sink.reasoning(&text);
+            self.answer.thought(&text, sink)?;
         }
-        if let Some(text) = message.content.filter(|text| !text.is_empty()) {
-            self.text.push_str(&text);
-            sink.text(&text);
+        if let Some(text) = message.content {
+            self.answer.said(&text, sink)?;
         }
         for call in message.tool_calls.unwrap_or_default() {
             let function = call.function.unwrap_or(Function { name: None, arguments: None });
-            let arguments = match function.arguments.map(arguments_text).transpose()? {
-                // A function without parameters is called without arguments.
-                None => "{}".to_owned(),
-                Some(text) => text,
-            };
-            let id = self.ids.take(&call.id.unwrap_or_default());
-            let name = function.name.unwrap_or_default().into_owned();
-            self.slots.push(Slot { call: Call { id, name, arguments }, shown: false });
-            self.show(sink, false);
+            let arguments = function.arguments.map(arguments_text).transpose()?;
+            self.answer.whole_call(call.id, function.name, arguments, sink)?;
         }
-        let calls: usize = self.slots.iter().map(|slot| slot.call.arguments.len()).sum();
-        let size = self.text.len() + self.thinking.len() + calls;
-        if size > ANSWER_LIMIT || self.slots.len() > 4_096 { Err(too_large()) } else { Ok(()) }
+        Ok(())
     }
 
-    /// Shows the calls not yet shown. Before the end, only those whose arguments are whole.
-    fn show(&mut self, sink: &mut dyn Sink, ended: bool) {
-        for slot in &mut self.slots {
-            if slot.shown || slot.call.name.is_empty() || !ended && !is_json(&slot.call.arguments) {
-                continue;
-            }
-            slot.shown = true;
-            sink.call(&slot.call);
-        }
-    }
-
+    /// The line that ends an answer counts it too.
     fn progress(&self) -> Progress {
-        if self.stop.is_some() { Progress::Done } else { Progress::Open }
+        self.answer.closed().unwrap_or(Progress::Open)
     }
 }
 
@@ -166,16 +128,14 @@ impl Decode for Decoder {
             self.counts = counts;
         }
         let line: Line<'_> = serde_json::from_str(data).map_err(|e| malformed("a line of the answer", &e))?;
-        if line.error.is_some_and(|error| error.get() != "null") {
+        if present(line.error).is_some() {
             return Err(classify::failure(None, data));
         }
-        if self.model.is_none() {
-            self.model = line.model.filter(|model| !model.is_empty()).map(Cow::into_owned);
-        }
+        self.answer.model(line.model);
         if let Some(message) = line.message {
             self.message(message, sink)?;
         }
-        if line.done == Some(true) && self.stop.is_none() {
+        if line.done == Some(true) && self.progress() == Progress::Open {
             let stop = match line.done_reason.as_deref() {
                 Some("length") => Stop::Length,
                 Some("load" | "unload") => {
@@ -185,29 +145,24 @@ impl Decode for Decoder {
                 // `stop`, none (older servers), and reasons that are to come.
                 _ => Stop::End,
             };
-            self.stop = Some(stop);
-            if stop == Stop::End {
-                self.show(sink, true);
-            }
+            self.answer.ended(stop, sink);
         }
         Ok(self.progress())
     }
 
     fn finish(self: Box<Self>) -> Result<Decoded, Failure> {
-        let Some(stop) = self.stop else { return Err(cut_off()) };
         let usage = self.usage();
-        let calls = self.slots.into_iter().map(|slot| slot.call).collect();
         let mut opaque = Vec::new();
         if !self.thinking.is_empty() {
             opaque.extend(serde_json::to_string(&Thinking { ollama_thinking: self.thinking.into() }));
         }
-        let (assistant, stop) = settle(Assistant { text: self.text, calls, opaque }, stop)?;
-        let raw_usage = serde_json::to_string(&self.counts).ok().filter(|raw| raw != "{}");
-        Ok(Decoded { assistant, stop, usage, raw_usage, model: self.model })
+        let mut decoded = self.answer.finish(opaque, usage)?;
+        decoded.raw_usage = serde_json::to_string(&self.counts).ok().filter(|raw| raw != "{}");
+        Ok(decoded)
     }
 
     fn begun(&self) -> bool {
-        !self.text.is_empty() || !self.thinking.is_empty() || !self.slots.is_empty()
+        self.answer.begun()
     }
 
     /// A prompt that older servers found whole in their cache is not counted at all: then nothing is known.

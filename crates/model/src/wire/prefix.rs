@@ -48,6 +48,19 @@ impl Prefix {
         out
     }
 
+    /// Shows it from byte `from` on, piece by piece.
+    pub fn show(&self, from: usize, see: &mut dyn FnMut(&[u8])) {
+        let skip = (from / PIECE).min(self.full.len());
+        let mut from = from - skip * PIECE;
+        for piece in self.full[skip..].iter().map(|piece| &piece[..]).chain([&self.open[..]]) {
+            let begin = from.min(piece.len());
+            if begin < piece.len() {
+                see(&piece[begin..]);
+            }
+            from -= begin;
+        }
+    }
+
     pub(super) fn push(&mut self, byte: u8) {
         self.extend_from_slice(&[byte]);
     }

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use provost_core::transcript::{Assistant, Call, Stop, Usage};
+use provost_core::transcript::{Stop, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::ids::Ids;
-use super::json::{arguments_text, is_json};
-use super::{ANSWER_LIMIT, Decode, Decoded, Progress, cut_off, malformed, settle, too_large};
+use super::assembly::Assembly;
+use super::json::{arguments_text, is_json, present};
+use super::{Decode, Decoded, Progress, malformed};
 use crate::sse::SseEvent;
 use crate::{Failure, FailureClass, Sink, classify};
 
@@ -114,13 +114,8 @@ struct Slot {
 enum Content {
     /// Text and refusals, as shown so far.
     Said(String),
-    Call {
-        server_id: String,
-        name: String,
-        arguments: String,
-        /// The id given out, once the call was shown.
-        id: Option<String>,
-    },
+    /// A call, by its place among the calls.
+    Call(usize),
     Reasoning {
         shown: String,
         /// The whole item, where it is worth sending back.
@@ -132,78 +127,93 @@ enum Content {
 
 /// Assembles one answer.
 pub(super) struct Decoder {
-    ids: Ids,
-    text: String,
+    answer: Assembly,
     slots: Vec<Slot>,
-    size: usize,
-    refused: bool,
-    stop: Option<Stop>,
-    usage: Option<Box<RawValue>>,
-    model: Option<String>,
 }
 
 impl Decoder {
     pub(super) fn new(turn: u64) -> Self {
-        Self {
-            ids: Ids::new(turn),
-            text: String::new(),
-            slots: Vec::new(),
-            size: 0,
-            refused: false,
-            stop: None,
-            usage: None,
-            model: None,
-        }
+        Self { answer: Assembly::new(turn), slots: Vec::new() }
     }
 
-    fn grow(&mut self, by: usize) -> Result<(), Failure> {
-        self.size += by;
-        if self.size > ANSWER_LIMIT || self.slots.len() > 4_096 { Err(too_large()) } else { Ok(()) }
+    fn at(&self, index: u64) -> Option<usize> {
+        self.slots.iter().rposition(|slot| slot.index == index)
     }
 
-    /// The slot of `index`, made for `content` if nothing announced it: some servers send deltas alone.
-    fn slot(&mut self, index: u64, content: impl FnOnce() -> Content) -> &mut Content {
-        let at = self.slots.iter().rposition(|slot| slot.index == index).unwrap_or_else(|| {
-            self.slots.push(Slot { index, content: content() });
+    /// The item `index`; `content` if nothing announced it: some servers send deltas alone.
+    fn slot(&mut self, index: u64, content: Content) -> Result<&mut Content, Failure> {
+        let at = if let Some(at) = self.at(index) {
+            at
+        } else {
+            self.answer.kept(0)?;
+            self.slots.push(Slot { index, content });
             self.slots.len() - 1
-        });
-        &mut self.slots[at].content
+        };
+        Ok(&mut self.slots[at].content)
     }
 
     fn said(&mut self, index: u64, piece: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
         if piece.is_empty() {
             return Ok(());
         }
-        if let Content::Said(text) = self.slot(index, || Content::Said(String::new())) {
-            text.push_str(piece);
-            self.text.push_str(piece);
-            sink.text(piece);
+        match self.slot(index, Content::Said(String::new()))? {
+            Content::Said(text) => text.push_str(piece),
+            _ => return Ok(()),
         }
-        self.grow(piece.len())
+        self.answer.said(piece, sink)
     }
 
     fn thought(&mut self, index: u64, piece: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
         if piece.is_empty() {
             return Ok(());
         }
-        let fresh = || Content::Reasoning { shown: String::new(), item: None };
-        if let Content::Reasoning { shown, .. } = self.slot(index, fresh) {
-            shown.push_str(piece);
-            sink.reasoning(piece);
+        match self.slot(index, Content::Reasoning { shown: String::new(), item: None })? {
+            Content::Reasoning { shown, .. } => shown.push_str(piece),
+            _ => return Ok(()),
         }
-        self.grow(piece.len())
+        self.answer.thought(piece, sink)
     }
 
     fn argument(&mut self, index: u64, piece: &str) -> Result<(), Failure> {
-        let slot = self.slots.iter_mut().rfind(|slot| slot.index == index);
-        let Some(Slot { content: Content::Call { arguments, .. }, .. }) = slot else {
+        let Some(Content::Call(at)) = self.at(index).map(|at| &self.slots[at].content) else {
             return Err(Failure::new(
                 FailureClass::Malformed,
                 format!("arguments for output {index}, which is no call that began"),
             ));
         };
-        arguments.push_str(piece);
-        self.grow(piece.len())
+        self.answer.call(*at).pieces.push_str(piece);
+        self.answer.grow(piece.len())
+    }
+
+    /// Takes a call as it begins or, `whole`, as it ended.
+    fn call(&mut self, index: u64, item: Item<'_>, whole: bool, sink: &mut dyn Sink) -> Result<(), Failure> {
+        let given = item.arguments.map(arguments_text).transpose()?.unwrap_or_default();
+        let grown = given.len();
+        let at = match self.at(index).map(|at| &self.slots[at].content) {
+            Some(Content::Call(at)) => *at,
+            Some(_) => return Ok(()),
+            None => {
+                let at = self.answer.begin_call()?;
+                self.slots.push(Slot { index, content: Content::Call(at) });
+                at
+            }
+        };
+        let call = self.answer.call(at);
+        if !call.is_shown() {
+            if let Some(id) = item.call_id.or(item.id).filter(|id| !id.is_empty()) {
+                call.server_id = id.into_owned();
+            }
+            if let Some(name) = item.name.filter(|name| !name.is_empty()) {
+                call.name = name.into_owned();
+            }
+            if call.pieces.is_empty() || whole && !given.is_empty() {
+                call.pieces = given;
+            }
+        }
+        if whole {
+            self.answer.show_call(at, sink);
+        }
+        self.answer.grow(grown)
     }
 
     /// Takes an item as it begins or, `whole`, as it ended: what deltas left out is put in from it.
@@ -213,97 +223,47 @@ impl Decoder {
         match &*item.r#type {
             "message" => {
                 let (text, refused) = content_text(item.content)?;
-                self.refused |= refused;
-                let Content::Said(shown) = self.slot(index, || Content::Said(String::new())) else {
+                if refused {
+                    self.answer.refused();
+                }
+                let Content::Said(shown) = self.slot(index, Content::Said(String::new()))? else {
                     return Ok(());
                 };
                 let rest = text.strip_prefix(shown.as_str()).unwrap_or_default().to_owned();
                 self.said(index, &rest, sink)
             }
-            "function_call" => {
-                let given = item.arguments.map(arguments_text).transpose()?.unwrap_or_default();
-                let grown = given.len();
-                let content = self.slot(index, || Content::Call {
-                    server_id: String::new(),
-                    name: String::new(),
-                    arguments: String::new(),
-                    id: None,
-                });
-                if let Content::Call { server_id, name, arguments, id: None } = content {
-                    if let Some(id) = item.call_id.or(item.id).filter(|id| !id.is_empty()) {
-                        *server_id = id.into_owned();
-                    }
-                    if let Some(given) = item.name.filter(|name| !name.is_empty()) {
-                        *name = given.into_owned();
-                    }
-                    if arguments.is_empty() || whole && !given.is_empty() {
-                        *arguments = given;
-                    }
-                }
-                if whole {
-                    self.show(Some(index), false, sink);
-                }
-                self.grow(grown)
-            }
+            "function_call" => self.call(index, item, whole, sink),
             "reasoning" => {
                 let summary = texts(item.summary)?;
                 let text = if summary.is_empty() { texts(item.content)? } else { summary };
                 // What holds neither is a name in the vendor's store, where nothing was put.
                 let worth = whole
                     && (item.encrypted_content.is_some_and(|sealed| !sealed.is_empty())
-                        || item.content.is_some_and(|content| !matches!(content.get(), "null" | "[]")));
+                        || present(item.content).is_some_and(|content| content.get() != "[]"));
                 // It is sent back as it came, so it must be what a server can read.
                 let keep = (worth && is_json(raw.get())).then(|| raw.to_owned());
-                let fresh = || Content::Reasoning { shown: String::new(), item: None };
-                let Content::Reasoning { shown, item } = self.slot(index, fresh) else { return Ok(()) };
+                let fresh = Content::Reasoning { shown: String::new(), item: None };
+                let Content::Reasoning { shown, item } = self.slot(index, fresh)? else { return Ok(()) };
                 *item = keep.or(item.take());
                 let unseen = shown.is_empty();
                 if unseen {
                     self.thought(index, &text, sink)?;
                 }
-                self.grow(raw.get().len())
+                self.answer.grow(raw.get().len())
             }
-            _ => {
-                self.slot(index, || Content::Other);
-                self.grow(0)
-            }
-        }
-    }
-
-    /// Shows the calls not yet shown, of output `only` or of all. Before the end, only those with whole arguments.
-    fn show(&mut self, only: Option<u64>, ended: bool, sink: &mut dyn Sink) {
-        for slot in &mut self.slots {
-            let Content::Call { server_id, name, arguments, id } = &mut slot.content else { continue };
-            if id.is_some()
-                || only.is_some_and(|index| index != slot.index)
-                || name.is_empty()
-                || !ended && !is_json(arguments)
-            {
-                continue;
-            }
-            let given = self.ids.take(server_id);
-            *id = Some(given.clone());
-            sink.call(&Call { id: given, name: name.clone(), arguments: arguments.clone() });
-        }
-    }
-
-    fn take_usage(&mut self, response: &str) {
-        let counted = serde_json::from_str::<Counted<'_>>(response).ok();
-        if let Some(usage) = counted.and_then(|c| c.usage).filter(|usage| usage.get() != "null") {
-            self.usage = Some(usage.to_owned());
+            _ => self.slot(index, Content::Other).map(|_| ()),
         }
     }
 
     /// Takes a response as it stands at its beginning or at its end.
     fn response(&mut self, raw: &str, sink: &mut dyn Sink) -> Result<(), Failure> {
-        self.take_usage(raw);
+        self.answer
+            .counted(serde_json::from_str::<Counted<'_>>(raw).ok().and_then(|response| response.usage));
         let response: Response<'_> = serde_json::from_str(raw).map_err(|e| malformed("the response", &e))?;
-        if let Some(error) = response.error.filter(|error| error.get() != "null") {
+        if let Some(error) = present(response.error) {
             return Err(classify::failure(None, &format!("{{\"error\":{}}}", error.get())));
         }
-        if self.model.is_none() {
-            self.model = response.model.filter(|model| !model.is_empty()).map(Cow::into_owned);
-        }
+        self.answer.model(response.model);
         let stop = match response.status.as_deref() {
             Some("completed") => Stop::End,
             Some("incomplete") => match response.incomplete_details.and_then(|why| why.reason).as_deref() {
@@ -326,17 +286,13 @@ impl Decoder {
         for (index, item) in response.output.unwrap_or_default().into_iter().enumerate() {
             self.item(index as u64, item, true, sink)?;
         }
-        if self.stop.is_none() {
-            self.stop = Some(stop);
-        }
-        if stop == Stop::End {
-            self.show(None, true, sink);
-        }
+        self.answer.ended(stop, sink);
         Ok(())
     }
 
+    /// A response that has ended counts itself.
     fn progress(&self) -> Progress {
-        if self.stop.is_some() { Progress::Done } else { Progress::Open }
+        self.answer.closed().unwrap_or(Progress::Open)
     }
 }
 
@@ -344,7 +300,7 @@ impl Decode for Decoder {
     fn feed(&mut self, event: SseEvent, sink: &mut dyn Sink) -> Result<Progress, Failure> {
         let data = event.data.trim();
         if data == "[DONE]" {
-            return if self.stop.is_some() { Ok(Progress::Done) } else { Err(cut_off()) };
+            return self.answer.closed();
         }
         if data.is_empty() {
             return Ok(self.progress());
@@ -357,13 +313,13 @@ impl Decode for Decoder {
         }
         let kind = read.r#type.as_deref().unwrap_or(&event.event);
         let index = read.output_index.unwrap_or(0);
-        if kind == "error" || read.error.is_some_and(|error| error.get() != "null") {
+        if kind == "error" || present(read.error).is_some() {
             return Err(classify::failure(None, data));
         }
         match kind {
             "response.output_text.delta" => self.said(index, &delta(read.delta)?, sink)?,
             "response.refusal.delta" => {
-                self.refused = true;
+                self.answer.refused();
                 self.said(index, &delta(read.delta)?, sink)?;
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
@@ -385,41 +341,27 @@ impl Decode for Decoder {
         Ok(self.progress())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<Decoded, Failure> {
-        let Some(stop) = self.stop else { return Err(cut_off()) };
+    fn finish(self: Box<Self>) -> Result<Decoded, Failure> {
         let usage = self.usage();
-        let stop = if self.refused { Stop::Refused } else { stop };
-        let mut assistant = Assistant { text: self.text, ..Assistant::default() };
+        let (mut opaque, mut before_call) = (Vec::new(), 0);
         for slot in self.slots {
             match slot.content {
-                Content::Call { server_id, name, arguments, id } => assistant.calls.push(Call {
-                    id: id.unwrap_or_else(|| self.ids.take(&server_id)),
-                    name,
-                    arguments,
-                }),
+                Content::Call(_) => before_call += 1,
                 Content::Reasoning { item: Some(item), .. } => {
-                    let kept = KeptItem { before_call: assistant.calls.len(), item };
-                    assistant.opaque.extend(serde_json::to_string(&kept));
+                    opaque.extend(serde_json::to_string(&KeptItem { before_call, item }));
                 }
                 Content::Said(_) | Content::Reasoning { .. } | Content::Other => {}
             }
         }
-        let (assistant, stop) = settle(assistant, stop)?;
-        Ok(Decoded {
-            assistant,
-            stop,
-            usage,
-            raw_usage: self.usage.map(|raw| raw.get().to_owned()),
-            model: self.model,
-        })
+        self.answer.finish(opaque, usage)
     }
 
     fn begun(&self) -> bool {
-        !self.slots.is_empty()
+        self.answer.begun()
     }
 
     fn usage(&self) -> Option<Usage> {
-        self.usage.as_deref().and_then(|raw| read_usage(raw.get()))
+        self.answer.count().and_then(read_usage)
     }
 }
 
@@ -430,10 +372,8 @@ fn delta(raw: Option<&RawValue>) -> Result<String, Failure> {
 }
 
 fn parts(raw: Option<&RawValue>) -> Result<Vec<Part<'_>>, Failure> {
-    match raw.map_or("null", RawValue::get) {
-        "null" => Ok(Vec::new()),
-        text => serde_json::from_str(text).map_err(|e| malformed("the content", &e)),
-    }
+    let Some(raw) = present(raw) else { return Ok(Vec::new()) };
+    serde_json::from_str(raw.get()).map_err(|e| malformed("the content", &e))
 }
 
 /// The text of a message, and whether some of it is a refusal.

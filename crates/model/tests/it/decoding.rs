@@ -150,7 +150,7 @@ fn the_end_of_a_stream() {
     assert_eq!(chat(&[text, stop]).0.unwrap().assistant.text, "a");
     assert_eq!(chat(&[text, stop, "[DONE]"]).0.unwrap().usage, None);
     for cut in [&[text][..], &[text, "[DONE]"], &["[DONE]"], &[]] {
-        assert_eq!(chat(cut).0.unwrap_err().class, FailureClass::Transport, "{cut:?}");
+        assert_eq!(chat(cut).0.unwrap_err().class, FailureClass::UnknownOutcome, "{cut:?}");
     }
     // A finish reason that tells of a breakdown.
     let broken = r#"{"choices":[{"delta":{},"finish_reason":"error"}]}"#;
@@ -310,7 +310,7 @@ fn an_anthropic_message_cut_anywhere_before_its_stop_reason_is_a_failure() {
     let end = MESSAGE.find("event: message_delta").unwrap();
     for cut in (0..=end).step_by(7) {
         let (failure, heard) = decode(WireKind::AnthropicMessages, &MESSAGE.as_bytes()[..cut]);
-        assert_eq!(failure.unwrap_err().class, FailureClass::Transport);
+        assert_eq!(failure.unwrap_err().class, FailureClass::UnknownOutcome);
         assert!(heard.calls.iter().all(|call| call.arguments == "{}"));
     }
 }

@@ -78,7 +78,7 @@ async fn a_failure_brings_the_usage_that_was_counted_before_it() {
     let none = failed(json!({"drop_after": 0})).await;
     assert_eq!(
         (none.class, none.usage),
-        (FailureClass::Transport, None),
+        (FailureClass::UnknownOutcome, None),
         "nothing was said, which is not zero"
     );
     assert_eq!(failed(json!({"status": 500})).await.usage, None);
@@ -241,7 +241,7 @@ async fn a_drop_in_mid_stream_is_a_transport_failure() {
         let last = if matches!(wire, WireKind::Gemini | WireKind::Ollama) { 2 } else { 5 };
         for after in 0..=last {
             let (failure, heard) = fault(wire, json!({"drop_after": after})).await;
-            assert_eq!(failure.class, FailureClass::Transport, "{wire:?} after {after}: {failure}");
+            assert_eq!(failure.class, FailureClass::UnknownOutcome, "{wire:?} after {after}: {failure}");
             assert_eq!(failure.bytes_received > 0, after > 0, "{failure:?}");
             assert!(heard.calls.is_empty());
         }

@@ -7,6 +7,7 @@ mod bodies;
 mod contract;
 mod decoding;
 mod loopback;
+mod peers;
 mod planner;
 mod planner_processes;
 mod raw_server;

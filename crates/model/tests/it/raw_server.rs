@@ -95,7 +95,7 @@ async fn a_refusal_with_status_200() {
 async fn no_http_at_all_and_an_early_close() {
     for pieces in [vec![b"SSH-2.0-x\r\n\r\n".to_vec()], vec![]] {
         let (answer, _) = ask(&provider(WireKind::OpenAiChat, &serve(pieces)), &quick()).await;
-        assert_eq!(answer.unwrap_err().class, FailureClass::Transport);
+        assert_eq!(answer.unwrap_err().class, FailureClass::UnknownOutcome);
     }
 }
 

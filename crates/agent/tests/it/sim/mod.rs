@@ -85,8 +85,9 @@ impl Sim {
         let clock = world.clone();
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
+            others: Vec::new(),
             provider: Arc::new(SimModel { world: world.clone(), script: Arc::new(scenario.script.clone()) }),
-            model: ModelFact { wire: "sim".into(), name: "sim".into(), endpoint: String::new() },
+            model: ModelFact::new("sim", "sim", ""),
             tools: Registry::standard(),
             executor: Arc::new(SimExecutor(world.clone())),
             approver: Arc::new(Approver),

@@ -72,7 +72,7 @@ impl<'a> Chosen<'a> {
                 (script, name.to_string_lossy().into_owned())
             }
         };
-        ModelFact { wire: wire.to_owned(), name, endpoint: self.program.display().to_string() }
+        ModelFact::new(wire, name, self.program.display().to_string())
     }
 
     /// The provider, and the folder that it runs in.

@@ -24,6 +24,7 @@ use self::git::git;
 use self::rehearsal::Rehearsal;
 use super::model_choice::ModelChoice;
 use super::output::Output;
+use super::routing::Models;
 use super::setup::{Place, host, interrupt, probe, runtime};
 use super::verify::claim_lines;
 use crate::args::{Demo, Wire};
@@ -261,7 +262,7 @@ async fn work(
         repository: Some(layout.at("repository")),
     };
     let output = Output::new(json);
-    let runtime = runtime(world, place, &model, output.observer(), Arc::new(Always::LATER))?;
+    let runtime = runtime(world, place, &Models::only(model), output.observer(), Arc::new(Always::LATER))?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     let _ = output.ended(place, &run, &ending, None).await?;
     Ok((run, ending))

@@ -13,13 +13,9 @@ impl Turn<'_> {
     fn responses_usage(&self) -> Option<Value> {
         let usage = self.usage?;
         let input = usage.input + usage.cache_read + usage.cache_write;
-        let mut details = json!({ "cached_tokens": usage.cache_read });
-        if usage.cache_write > 0 {
-            details["cache_write_tokens"] = usage.cache_write.into();
-        }
         Some(json!({
             "input_tokens": input,
-            "input_tokens_details": details,
+            "input_tokens_details": { "cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write },
             "output_tokens": usage.output,
             "output_tokens_details": { "reasoning_tokens": usage.reasoning },
             "total_tokens": input + usage.output,
@@ -62,6 +58,8 @@ impl Turn<'_> {
             "id": format!("resp_{}", self.step), "object": "response", "created_at": 0, "status": status,
             "error": null, "incomplete_details": why, "model": self.model,
             "output": self.responses_items(), "usage": self.responses_usage(), "store": false,
+            // What was asked for, as far as clients demand it.
+            "parallel_tool_calls": true, "tool_choice": "auto", "tools": [], "instructions": null, "metadata": {},
         })
     }
 
@@ -73,41 +71,35 @@ impl Turn<'_> {
                 "event: {kind}\ndata: {{\"type\":\"{kind}\",\"sequence_number\":{number}{members}}}\n\n"
             )));
         };
-        let begun = json!({
-            "id": format!("resp_{}", self.step), "object": "response", "created_at": 0,
-            "status": "in_progress", "error": null, "incomplete_details": null, "model": self.model,
-            "output": [], "usage": null, "store": false,
-        });
+        let mut begun = self.responses_object();
+        begun["status"] = json!("in_progress");
+        begun["incomplete_details"] = Value::Null;
+        begun["output"] = json!([]);
+        begun["usage"] = Value::Null;
         event("response.created", &format!(",\"response\":{begun}"));
+        event("response.in_progress", &format!(",\"response\":{begun}"));
         for (index, item) in self.responses_items().into_iter().enumerate() {
-            let mut start = item.clone();
-            let (delta, place, text) = match item["type"].as_str() {
-                Some("reasoning") => {
-                    start["summary"] = json!([]);
-                    start["encrypted_content"] = json!("");
-                    let text = item["summary"][0]["text"].clone();
-                    ("response.reasoning_summary_text.delta", ",\"summary_index\":0", text)
-                }
-                Some("message") => {
-                    start["content"] = json!([]);
-                    start["status"] = json!("in_progress");
-                    let text = item["content"][0]["text"].clone();
-                    ("response.output_text.delta", ",\"content_index\":0", text)
-                }
-                _ => {
-                    start["arguments"] = json!("");
-                    start["status"] = json!("in_progress");
-                    ("response.function_call_arguments.delta", "", item["arguments"].clone())
-                }
-            };
-            event("response.output_item.added", &format!(",\"output_index\":{index},\"item\":{start}"));
-            for piece in pieces(text.as_str().unwrap_or_default()) {
-                let members = format!(
-                    ",\"item_id\":{},\"output_index\":{index}{place},\"delta\":{}",
-                    item["id"],
-                    quoted(piece)
+            let streamed = Streamed::of(&item);
+            event(
+                "response.output_item.added",
+                &format!(",\"output_index\":{index},\"item\":{}", streamed.start),
+            );
+            let place = format!(",\"item_id\":{},\"output_index\":{index}{}", item["id"], streamed.place);
+            if let Some((kind, mut part)) = streamed.part.clone() {
+                part["text"] = json!("");
+                event(&format!("response.{kind}.added"), &format!("{place},\"part\":{part}"));
+            }
+            let (name, kind, more) = (streamed.name, streamed.kind, streamed.more);
+            for piece in pieces(&streamed.text) {
+                event(
+                    &format!("response.{kind}.delta"),
+                    &format!("{place}{more},\"delta\":{}", quoted(piece)),
                 );
-                event(delta, &members);
+            }
+            let text = quoted(&streamed.text);
+            event(&format!("response.{kind}.done"), &format!("{place}{more},\"{name}\":{text}"));
+            if let Some((kind, part)) = streamed.part {
+                event(&format!("response.{kind}.done"), &format!("{place},\"part\":{part}"));
             }
             event("response.output_item.done", &format!(",\"output_index\":{index},\"item\":{item}"));
         }
@@ -119,5 +111,71 @@ impl Turn<'_> {
 
     pub(super) fn responses_whole(&self) -> Bytes {
         self.responses_object().to_string().into()
+    }
+}
+
+/// How an item is streamed.
+struct Streamed {
+    /// The item as it begins.
+    start: Value,
+    /// What is streamed of it: the events' kind, and their member with all of it.
+    kind: &'static str,
+    name: &'static str,
+    text: String,
+    /// The part that it is in, where the item has parts: the events' kind, and the whole part.
+    part: Option<(&'static str, Value)>,
+    /// Members that say which part it is.
+    place: &'static str,
+    /// Further members of the text's events.
+    more: String,
+}
+
+impl Streamed {
+    fn of(item: &Value) -> Self {
+        let mut start = item.clone();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match item["type"].as_str() {
+            Some("reasoning") => {
+                start["summary"] = json!([]);
+                start["encrypted_content"] = json!("");
+                let part = item["summary"][0].clone();
+                Self {
+                    start,
+                    kind: "reasoning_summary_text",
+                    name: "text",
+                    text: text(&part["text"]),
+                    part: Some(("reasoning_summary_part", part)),
+                    place: ",\"summary_index\":0",
+                    more: String::new(),
+                }
+            }
+            Some("message") => {
+                start["content"] = json!([]);
+                start["status"] = json!("in_progress");
+                let part = item["content"][0].clone();
+                Self {
+                    start,
+                    kind: "output_text",
+                    name: "text",
+                    text: text(&part["text"]),
+                    part: Some(("content_part", part)),
+                    place: ",\"content_index\":0",
+                    more: ",\"logprobs\":[]".to_owned(),
+                }
+            }
+            _ => {
+                start["arguments"] = json!("");
+                start["status"] = json!("in_progress");
+                Self {
+                    start,
+                    kind: "function_call_arguments",
+                    name: "arguments",
+                    text: text(&item["arguments"]),
+                    part: None,
+                    place: "",
+                    more: format!(",\"name\":{}", item["name"]),
+                }
+            }
+        }
     }
 }

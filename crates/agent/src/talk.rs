@@ -1,0 +1,141 @@
+//! The dialogue with one of the contract's models, and what the journal knows of its prompts.
+
+use provost_core::event::{Body, Event, PromptBroke, PromptFact};
+use provost_core::id::StepId;
+use provost_core::prompt::Break;
+use provost_core::route::RouteId;
+use provost_core::transcript::{Message, Usage};
+use provost_evidence::content::{RunningDigest, Salt};
+use provost_model::{Dialogue, Prelude, Provider};
+
+/// Bytes of prompt that are taken for one token when a call is reserved or charged by estimate. English and code run
+/// at 3.5 to 4.5; the low figure makes the estimate err on the side of the budget.
+pub(crate) const BYTES_PER_TOKEN: u64 = 3;
+
+/// A dialogue with a model. What was said in it is only ever added to.
+pub(crate) struct Talk {
+    pub(crate) route: RouteId,
+    pub(crate) dialogue: Box<dyn Dialogue>,
+    /// The last request as its vendor counted it, for estimating the next.
+    metered: Option<Metered>,
+    sent: RunningDigest,
+}
+
+/// A request as its vendor counted it.
+#[derive(Debug, Clone, Copy)]
+struct Metered {
+    bytes: u64,
+    tokens: u64,
+}
+
+/// What a journal says of the prompts of its answers, in their order.
+pub(crate) struct Asked(Vec<(StepId, RouteId, Option<PromptFact>)>);
+
+impl Asked {
+    pub(crate) fn of(events: &[Event]) -> Self {
+        Self(
+            events
+                .iter()
+                .filter_map(|event| match &event.body {
+                    Body::ModelAnswered(body) => Some((body.step, body.route, body.prompt)),
+                    _ => None,
+                })
+                .collect(),
+        )
+    }
+
+    fn prompt(&self, answer: usize, route: RouteId) -> Option<(StepId, PromptFact)> {
+        let (step, asked, prompt) = self.0.get(answer)?;
+        prompt.filter(|_| *asked == route).map(|prompt| (*step, prompt))
+    }
+
+    fn newest(&self, route: RouteId) -> Option<usize> {
+        (0..self.0.len()).rev().find(|answer| self.prompt(*answer, route).is_some())
+    }
+}
+
+impl Talk {
+    pub(crate) fn open(route: RouteId, provider: &dyn Provider, prelude: Prelude, salt: &Salt) -> Self {
+        Self { route, dialogue: provider.open(prelude), metered: None, sent: salt.running() }
+    }
+
+    pub(crate) fn push(&mut self, message: &Message) {
+        self.dialogue.push(message);
+    }
+
+    /// What the next request begins with; `None` where it is sent as no bytes that anybody could look at.
+    pub(crate) fn prompt(&mut self) -> Option<PromptFact> {
+        let sent = &mut self.sent;
+        let from = sent.bytes();
+        self.dialogue.prompt(from, &mut |piece| sent.update(piece));
+        (sent.bytes() > 0).then(|| PromptFact { bytes: sent.bytes(), digest: sent.digest() })
+    }
+
+    /// Input tokens of the next request: what the vendor counted for the last one, and what came since.
+    pub(crate) fn estimate(&self) -> u64 {
+        let bytes = self.dialogue.prompt_bytes() as u64;
+        match self.metered {
+            Some(Metered { bytes: then, tokens }) => tokens + bytes.saturating_sub(then) / BYTES_PER_TOKEN,
+            None => bytes / BYTES_PER_TOKEN,
+        }
+    }
+
+    /// Takes what the vendor counted for the request that was just answered.
+    pub(crate) fn meter(&mut self, usage: Option<Usage>) {
+        self.metered = usage.map(|usage| Metered {
+            bytes: self.dialogue.prompt_bytes() as u64,
+            tokens: usage.total().saturating_sub(usage.output),
+        });
+    }
+
+    /// Says again what was said so far, and finds out whether it is what was sent then, byte for byte: `step` is due next.
+    pub(crate) fn say_again(
+        &mut self,
+        messages: &[Message],
+        asked: &Asked,
+        step: StepId,
+        anew: impl FnOnce() -> Self,
+    ) -> Option<PromptBroke> {
+        // Prompts only grow: if the newest is the same, all are.
+        let newest = asked.newest(self.route);
+        let broke = self.say(messages, asked, |answer| Some(answer) == newest).is_some();
+        broke.then(|| anew().say(messages, asked, |_| true)).flatten().map(|(same_bytes, at)| PromptBroke {
+            step,
+            route: self.route,
+            same_bytes,
+            at,
+        })
+    }
+
+    /// Says all of it, and tells where the first of the prompts that are `looked` at differs, and how many bytes before it
+    /// do not.
+    fn say(
+        &mut self,
+        messages: &[Message],
+        asked: &Asked,
+        looked: impl Fn(usize) -> bool,
+    ) -> Option<(u64, Break)> {
+        let mut answer = 0;
+        let mut same = 0;
+        let mut broke = None;
+        for message in messages {
+            if matches!(message, Message::Assistant(_)) {
+                if broke.is_none()
+                    && looked(answer)
+                    && let Some((step, was)) = asked.prompt(answer, self.route)
+                {
+                    if self.prompt() == Some(was) {
+                        same = was.bytes;
+                    } else {
+                        let first = (0..answer).all(|before| asked.prompt(before, self.route).is_none());
+                        let at = if first { Break::Prelude } else { Break::Message { step } };
+                        broke = Some((same, at));
+                    }
+                }
+                answer += 1;
+            }
+            self.push(message);
+        }
+        broke
+    }
+}

@@ -1,0 +1,124 @@
+//! Models beside the first, from the command line: two rehearsed vendors on two wires.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::script::{body, read, results, script, submit, with, write};
+use crate::support::{Ran, Rehearsal, Repo, TestEnvironment, bodies};
+
+struct Case {
+    env: TestEnvironment,
+    repo: Repo,
+    first: Rehearsal,
+    second: Rehearsal,
+}
+
+impl Case {
+    /// The first refuses its key from `step` on.
+    fn new(step: usize) -> Self {
+        let env = TestEnvironment::new();
+        let repo = env.repository("repository", &[("a.txt", "one\n")]);
+        let steps = [read("a.txt"), write("b.txt", "two\n"), submit()];
+        let refused = |(n, it): (usize, &Value)| {
+            if n < step {
+                it.clone()
+            } else {
+                with(it.clone(), "fault", json!({ "status": 401, "times": 99 }))
+            }
+        };
+        let broken: Vec<Value> = steps.iter().enumerate().map(refused).collect();
+        let first = env.rehearse(&script(broken));
+        let second = env.rehearse(&script(steps));
+        Self { env, repo, first, second }
+    }
+
+    fn fallback(&self) -> String {
+        format!("anthropic/claude@2026@{}", self.second.bare_url())
+    }
+
+    fn run(&self, more: &[&str]) -> Ran {
+        let fallback = self.fallback();
+        let more: Vec<&str> = ["--fallback", &fallback].into_iter().chain(more.iter().copied()).collect();
+        self.env.run(&self.repo.path, &self.first, &more)
+    }
+
+    fn answered(&self) -> Vec<u64> {
+        let journal = self.env.journal(&self.env.only_run());
+        let route = |answer: &&Value| answer["route"].as_u64().unwrap_or(0);
+        bodies(&journal, "model.answered").iter().map(route).collect()
+    }
+}
+
+#[test]
+fn a_fallback_finishes_what_the_first_began() {
+    let case = Case::new(1);
+    let ran = case.run(&["--yes"]).code(0);
+    assert_eq!(case.answered(), [0, 1, 1]);
+    assert_eq!(fs::read_to_string(case.repo.path.join("b.txt")).unwrap(), "two\n");
+    // It was told what the first read, in its own vendor's words, and asked for by its own name.
+    let asked = case.second.requests();
+    let told = body(&asked[0]);
+    assert_eq!(told["model"], "claude@2026");
+    assert!(results(&told)[0].text.contains("one"), "{told}");
+    drop(ran);
+}
+
+#[test]
+fn a_run_does_not_begin_with_a_fallback_that_nobody_chose() {
+    let case = Case::new(0);
+    let _ = case.run(&["--yes"]).code(6);
+    assert_eq!(case.second.requests().len(), 0);
+
+    let case = Case::new(0);
+    let _ = case.run(&["--yes", "--begin-with-fallback"]).code(0);
+    assert_eq!(case.answered(), [1, 1, 1]);
+}
+
+#[test]
+fn a_resume_asks_the_first_again_and_a_worker_knows_the_fallback_too() {
+    let case = Case::new(0);
+    let _ = case.run(&["--yes"]).code(6);
+    let asked = case.first.requests().len();
+    let _ = case.env.provost(["resume", &case.env.only_run()]).code(6);
+    assert!(case.first.requests().len() > asked);
+    assert_eq!(case.second.requests().len(), 0);
+
+    let case = Case::new(1);
+    let fallback = case.fallback();
+    let mut args = case.env.run_args(&case.repo.path, &case.first, &["--yes", "--fallback", &fallback]);
+    args[0] = "enqueue".to_owned();
+    args.retain(|arg| arg != "--json");
+    let _ = case.env.provost(args).code(0);
+    let _ = case.env.provost(["worker", "--until-empty"]).code(0);
+    assert_eq!(case.answered(), [0, 1, 1]);
+}
+
+#[test]
+fn a_cassette_holds_all_models_of_a_run() {
+    let case = Case::new(1);
+    let _ = case.run(&["--yes", "--record", "tape"]).code(0);
+    let asked = (case.first.requests().len(), case.second.requests().len());
+    fs::remove_file(case.repo.path.join("b.txt")).unwrap();
+    let _ = case.run(&["--yes", "--replay", "tape"]).code(0);
+    assert_eq!((case.first.requests().len(), case.second.requests().len()), asked, "nobody was asked");
+    assert_eq!(fs::read_to_string(case.repo.path.join("b.txt")).unwrap(), "two\n");
+}
+
+#[test]
+fn i9_a_model_that_cannot_be_is_said_so() {
+    let case = Case::new(9);
+    for (spec, words) in [
+        ("claude", "expected PROVIDER/MODEL"),
+        ("nobody/m", "nobody"),
+        ("azure/m", "a base URL of its own"),
+        ("anthropic/m=3", "expected IN/OUT"),
+    ] {
+        let _ = case.env.run(&case.repo.path, &case.first, &["--fallback", spec]).code(2).says(words);
+    }
+    // A bound on money wants to know what each of them costs.
+    let _ = case.run(&["--yes", "--max-cost", "1", "--price", "1/1"]).code(2).says("price");
+    let priced = format!("{}=3/15", case.fallback());
+    let args = ["--yes", "--max-cost", "1", "--price", "1/1", "--fallback", &priced];
+    let _ = case.env.run(&case.repo.path, &case.first, &args).code(0);
+}
