@@ -86,7 +86,7 @@ fn beside_the_rules(
             "commands do not see what is in it either: containment hides it from them (from R2 on)".to_owned(),
         ),
         [Touch::Write { path }] if policy.guards_writing(path) => lines.push(
-            "commands cannot write it either, under no rule for them: containment protects it (from R2 on), and what is \
+            "no command can write it, whatever `exec` rules allow: containment protects it (from R2 on), and what is \
              changed there all the same is put back"
                 .to_owned(),
         ),
