@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use provost_core::event::BadEvent;
+use provost_core::policy::Decision;
 use provost_core::state::Violation;
 use provost_evidence::canonical::NotCanonical;
 use provost_journal::StoreError;
@@ -40,6 +41,16 @@ pub enum RunError {
     /// Something about the contract cannot hold.
     #[error("contract: {0}")]
     Contract(String),
+    /// The policy denies the verification command: the work could only end refused, after it was paid for.
+    #[error(
+        "the policy does not allow the verification `{command}`: {decision}. Nothing was asked of the model"
+    )]
+    GateDenied {
+        /// The command.
+        command: String,
+        /// What the policy says of it.
+        decision: Decision,
+    },
     /// The run was cancelled before it began.
     #[error("`{run}` was cancelled by {by} before it began: nothing was done, and nothing will be")]
     Dropped {
@@ -111,6 +122,7 @@ impl RunError {
         match self {
             Self::Store(error) => store_exit_code(error),
             Self::Occupied(_) | Self::Unheard { .. } => 7,
+            Self::GateDenied { .. } => 3,
             Self::Containment(_) | Self::Image(_) => 9,
             Self::Dropped { .. } => 10,
             Self::Taken { .. }

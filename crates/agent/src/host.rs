@@ -9,6 +9,17 @@ use provost_sandbox::image::Image;
 use provost_sandbox::{cargo_caches, toolchain_env, toolchain_reads};
 use provost_tools::command::{HostEnvironment, environment};
 
+/// Where commands have no network: tools that fetch are told not to try again. npm alone would take 70 s over it.
+pub(crate) const NO_RETRIES: [(&str, &str); 7] = [
+    ("BUNDLE_RETRY", "0"),
+    ("CARGO_NET_RETRY", "0"),
+    ("PIP_RETRIES", "0"),
+    ("UV_HTTP_RETRIES", "0"),
+    ("YARN_HTTP_RETRY", "0"),
+    ("npm_config_fetch_retries", "0"),
+    ("pnpm_config_fetch_retries", "0"),
+];
+
 /// Folders outside of `workspace` that commands may read, so that toolchains work: the host's, or with an image, which
 /// has its own, the packages that the host has fetched. None holds credentials, and none lies in the workspace or holds
 /// it: what an agent may write is no part of the host.

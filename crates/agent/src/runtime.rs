@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use provost_core::act::show_argv;
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
 use provost_core::event::{
@@ -13,7 +14,7 @@ use provost_core::event::{
 };
 use provost_core::id::{ActId, RunId};
 use provost_core::path::RelPath;
-use provost_core::policy::{Containment, Policy};
+use provost_core::policy::{Containment, Effect, Policy};
 use provost_core::route::RouteId;
 use provost_core::state::RunState;
 use provost_core::transcript::Stop;
@@ -32,7 +33,7 @@ use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
-use crate::host::{command_environment, image_environment, outside_of, outside_of_by_name};
+use crate::host::{NO_RETRIES, command_environment, image_environment, outside_of, outside_of_by_name};
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
@@ -197,7 +198,8 @@ impl Runtime {
         if let Some(gate) = &order.contract.gate {
             let image = self.image(&order.contract.policy)?;
             let environment = self.environment(&files, image.as_ref());
-            check_gate(gate, &order.contract.limits, &files, &environment, image.as_ref())?;
+            let rung = sandbox.receipt().rung;
+            check_gate(gate, &order.contract, rung, &files, &environment, image.as_ref())?;
             check_beside(gate, &files)?;
         }
         Ok(Ready { files, sandbox, tracked })
@@ -386,6 +388,14 @@ impl Runtime {
         let created = recorder.state().created();
         let image = created.map_or(Ok(None), |created| self.image(&created.policy))?;
         let mut environment = self.environment(&files, image.as_ref());
+        let receipt = sandbox.receipt();
+        let opens =
+            recorder.state().created().is_some_and(|created| created.policy.opens_network(receipt.rung));
+        if !opens || !receipt.can_dial() {
+            for (name, value) in NO_RETRIES {
+                environment.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            }
+        }
         if recorder.state().created().is_some_and(|created| created.policy.lets_commit()) {
             environment.extend(files.identity(&self.host)?);
         }
@@ -530,10 +540,11 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], RunError> {
     Ok(bytes)
 }
 
-/// A gate whose program is not there is refused before the work begins, not after it.
+/// A gate whose program is not there, or that the policy denies, is refused before the work begins, not after it.
 fn check_gate(
     gate: &Gate,
-    limits: &Limits,
+    contract: &Contract,
+    rung: Rung,
     files: &Files,
     environment: &BTreeMap<String, String>,
     image: Option<&Image>,
@@ -541,16 +552,20 @@ fn check_gate(
     let root = image.map(Image::root);
     let ctx = Context {
         workspace: files.workspace(),
-        limits,
+        limits: &contract.limits,
         seen: &|_, _| SeenState::Unseen,
         readable: &|_| true,
         environment,
         image: root.as_deref(),
     };
-    match Exec::default().prepare(&serde_json::json!({ "argv": gate.argv }), &ctx) {
-        Ok(_) => Ok(()),
-        Err(failure) => Err(RunError::Contract(format!("the verification command cannot be run: {failure}"))),
+    let args = serde_json::json!({ "argv": gate.argv });
+    let cannot = |why: String| RunError::Contract(format!("the verification command cannot be run: {why}"));
+    let touches = Exec::default().touches(&args, &ctx).map_err(|bad| cannot(bad.to_string()))?;
+    let decision = contract.policy.decide_ordered(&touches, rung);
+    if decision.effect == Effect::Deny {
+        return Err(RunError::GateDenied { command: show_argv(&gate.argv), decision });
     }
+    Exec::default().prepare(&args, &ctx).map(drop).map_err(|failure| cannot(failure.to_string()))
 }
 
 /// What is to be shown beside the tree must be no part of it: then the gate would judge what is not exported.

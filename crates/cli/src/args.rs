@@ -7,14 +7,16 @@ mod routing;
 mod undo;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use provost::core::containment::{Engine, Guarantee};
 use provost::core::id::RunId;
+use provost::tools::Registry;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
 pub(crate) use containment::{Doctor, Extra, Sandbox, SandboxCommand, Selftest};
@@ -79,7 +81,6 @@ pub(crate) enum Command {
     /// Images whose files commands have as their root, instead of the host's (`run --image`). No daemon is asked.
     Image(Images),
     /// Serve a script of decisions on the real wires of model vendors.
-    #[command(after_long_help = REHEARSE)]
     Rehearse(Rehearse),
     /// List the vendors and local runtimes that `run --provider` knows, and whether a key is set for each.
     Providers(Providers),
@@ -123,6 +124,10 @@ const REHEARSE: &str = r#"A script, in short:
       "fault": { "status": 429, "times": 1, "headers": { "retry-after": "1" } } } ],
   "final": "said when the steps are over" }
 
+The tools that a step can call, each with its arguments (`?`: may be left out):
+
+TOOLS
+
 Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
 OpenAI's chat completions and Responses are served at the printed address; Anthropic messages, Gemini and Ollama at the
 same without `/v1`."#;
@@ -135,8 +140,27 @@ unknown, and its calls are counted: `$1.25+?` is what is known of a sum of which
 impl Args {
     /// Reads what was typed. A program that is started under the name of another takes that one's arguments.
     pub(crate) fn typed(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        Self::try_parse_from(agent_runtime::translated(words.into_iter().collect()))
+        let command = Self::command().mut_subcommand("rehearse", |rehearse| {
+            rehearse.after_long_help(REHEARSE.replace("TOOLS", tools().trim_end()))
+        });
+        let words = agent_runtime::translated(words.into_iter().collect());
+        Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
+}
+
+/// The tools and their arguments, a line each, as the tools themselves have them.
+fn tools() -> String {
+    let mut out = String::new();
+    for spec in Registry::standard().specs() {
+        let required = spec.schema["required"].as_array().cloned().unwrap_or_default();
+        let names = spec.schema["properties"].as_object().into_iter().flat_map(serde_json::Map::keys);
+        let names = names.map(|name| {
+            let needed = required.iter().any(|required| required == name);
+            if needed { name.clone() } else { format!("{name}?") }
+        });
+        let _ = writeln!(out, "    {} {{ {} }}", spec.name, names.collect::<Vec<_>>().join(", "));
+    }
+    out
 }
 
 #[derive(Debug, clap::Args)]
@@ -701,9 +725,9 @@ pub(crate) enum PolicyCommand {
     Explain {
         #[command(flatten)]
         policy: PolicyArgs,
-        /// read, write, exec, shell, net, call or spawn.
+        /// read, write, exec, shell, net, call, spawn or publish.
         access: String,
-        /// What is accessed: a path, a command's words, a line for a shell (as one word), HOST:PORT, a name. Options of this command come before it.
+        /// What is accessed: a path, a command's words, a line for a shell (as one word), HOST:PORT, a name, a port. Options of this command come before it.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         target: Vec<String>,
     },

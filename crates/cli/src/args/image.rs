@@ -38,6 +38,9 @@ pub(crate) enum ImageCommand {
         /// Keep the layout in this folder, which must not exist or be empty, for other machines to import.
         #[arg(long, value_name = "DIR")]
         layout: Option<PathBuf>,
+        /// Take the name from the image that has it, which keeps its digest.
+        #[arg(long)]
+        replace: bool,
     },
     /// List the images that there are.
     List {

@@ -19,14 +19,22 @@ pub(crate) fn image(world: &World, args: Images) -> Result<u8, Failure> {
     let images = ImageStore::new(world.images_path(args.images.as_deref())?);
     match args.command {
         ImageCommand::Import { source, from: Some(engine), name } => {
+            let before = images.list()?;
             let image = source.to_str().ok_or_else(|| Failure::usage("an image's name there is UTF-8"))?;
-            told(&images.import_from(engine, world.variables(), image, name.as_deref())?);
+            let imported = images.import_from(engine, world.variables(), image, name.as_deref())?;
+            renamed(&before, &imported);
+            told(&imported);
         }
         ImageCommand::Import { source, from: None, name } => {
             let (source, pin) = pinned(&source)?;
-            told(&images.import(&source, pin, name.as_deref())?);
+            let before = images.list()?;
+            let imported = images.import(&source, pin, name.as_deref())?;
+            renamed(&before, &imported);
+            told(&imported);
         }
-        ImageCommand::Build { name, layout } => build(world, &images, &name, layout)?,
+        ImageCommand::Build { name, layout, replace } => {
+            build(world, &images, &name, layout, replace.into())?;
+        }
         ImageCommand::List { json } => list(&images, json.into())?,
         ImageCommand::Digest { image } => {
             let digest = match images.find(&image) {
@@ -46,7 +54,34 @@ pub(crate) fn image(world: &World, args: Images) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn build(world: &World, images: &ImageStore, name: &str, layout: Option<PathBuf>) -> Result<(), Failure> {
+/// Whether a new image may take another one's name.
+#[derive(Clone, Copy, PartialEq)]
+enum Name {
+    Free,
+    Anybodys,
+}
+
+impl From<bool> for Name {
+    fn from(replace: bool) -> Self {
+        if replace { Self::Anybodys } else { Self::Free }
+    }
+}
+
+fn build(
+    world: &World,
+    images: &ImageStore,
+    name: &str,
+    layout: Option<PathBuf>,
+    which: Name,
+) -> Result<(), Failure> {
+    let before = images.list()?;
+    if let Some(other) = before.iter().find(|image| image.name.as_deref() == Some(name))
+        && which == Name::Free
+    {
+        return Err(Failure::usage(format!("`{name}` is the name of sha256:{} already", other.digest))
+            .hint("--replace gives the name to the new image; --name NAME calls it otherwise"));
+    }
+    eprintln!("gathering this host's toolchain and what it is linked with: some tens of seconds");
     let path = world.var("PATH").unwrap_or_default();
     let tools = HostTools::of_path(OsStr::new(&path));
     let image = match layout {
@@ -60,8 +95,18 @@ fn build(world: &World, images: &ImageStore, name: &str, layout: Option<PathBuf>
             images.import(&folder, Some(digest), Some(name))?
         }
     };
+    renamed(&before, &image);
     told(&image);
     Ok(())
+}
+
+/// Says whose name an image took.
+fn renamed(before: &[Image], image: &Image) {
+    let had =
+        |other: &&Image| other.name.is_some() && other.name == image.name && other.digest != image.digest;
+    if let (Some(other), Some(name)) = (before.iter().find(had), &image.name) {
+        eprintln!("note: the name `{name}` was sha256:{}'s until now; it has none any more", other.digest);
+    }
 }
 
 /// Whether the list is for people or for programs.

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use provost::agent::command_environment;
+use provost::core;
 use provost::core::act::Touch;
-use provost::core::containment::Rung;
+use provost::core::containment::{Guarantee, Rung};
 use provost::core::contract::Limits;
 use provost::core::path::RelPath;
-use provost::core::policy::Decision;
+use provost::core::policy::{Containment, Decision, Effect};
+use provost::sandbox::Probe;
 use provost::tools::{Context, Registry, SeenState, Workspace};
 use serde_json::{Value, json};
 
@@ -24,6 +26,9 @@ pub(crate) fn policy(world: &World, args: Policy) -> Result<u8, Failure> {
             .hint("put --policy, --allow and --deny before them: `provost policy explain --policy strict exec cargo test`"));
     }
     let policy = read_policy(&policy)?;
+    if access == "publish" {
+        return publish(&policy, &one(&access, &target)?);
+    }
     let touches = match access.as_str() {
         "exec" => call(world, "exec", &json!({ "argv": target }))?,
         "shell" => call(world, "shell", &json!({ "line": one(&access, &target)? }))?,
@@ -50,8 +55,82 @@ pub(crate) fn policy(world: &World, args: Policy) -> Result<u8, Failure> {
         }
     }
     say!("{decision}");
+    for line in beside_the_rules(&policy, &touches, &decision, runs.then(|| probe(world))) {
+        say!("  {line}");
+    }
     Ok(0)
 }
+
+/// Ports are granted by a list and not by rules.
+fn publish(policy: &core::policy::Policy, port: &str) -> Result<u8, Failure> {
+    let number: u16 = port.parse().map_err(|_| Failure::usage(format!("`{port}` is no port")))?;
+    say!("publish 127.0.0.1:{number}");
+    if policy.publish.contains(&number) {
+        say!("allow: the policy's list `publish` has it: it may lead to a background command");
+    } else {
+        say!("deny: the policy's list `publish` does not have it; in a policy file, `publish = [{number}]`");
+    }
+    Ok(0)
+}
+
+/// What holds beside the decision, whatever the rules say: what commands see, and what contains them.
+fn beside_the_rules(
+    policy: &core::policy::Policy,
+    touches: &[Touch],
+    decision: &Decision,
+    probe: Option<Probe>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    match touches {
+        [Touch::Read { .. }] if decision.effect == Effect::Deny => lines.push(
+            "commands do not see what is in it either: containment hides it from them (from R2 on)".to_owned(),
+        ),
+        [Touch::Write { path }] if policy.guards_writing(path) => lines.push(
+            "no command can write it, whatever `exec` rules allow: containment protects it (from R2 on), and what is \
+             changed there all the same is put back"
+                .to_owned(),
+        ),
+        [Touch::Write { .. }] if policy.forbids_all_writes() => {
+            lines.push("commands see the whole workspace read-only".to_owned());
+        }
+        [Touch::Net { .. }] => lines.push(
+            "this is for commands, while they run; addresses that are not public are refused all the same, unless a rule \
+             names the address itself"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    if let Some(probe) = probe.filter(|_| decision.effect != Effect::Deny) {
+        if policy.containment == Containment::LimitsOnly {
+            lines.push(
+                "it is contained by limits only: it has your rights over files and the network".to_owned(),
+            );
+            return lines;
+        }
+        let receipt = probe.receipt(probe.strongest);
+        lines.push(format!("whatever the rules allow, {} on this host keeps it from:", receipt.rung));
+        let kept = KEPT_FROM.iter().filter(|(guarantee, _)| receipt.enforces(*guarantee));
+        lines.extend(kept.map(|(_, what)| format!("- {what}")));
+    }
+    lines
+}
+
+/// What a command cannot do where a guarantee is enforced, in words.
+const KEPT_FROM: [(Guarantee, &str); 7] = [
+    (Guarantee::FsWrite, "writing outside of the workspace and its own /tmp"),
+    (
+        Guarantee::FsRead,
+        "reading outside of the workspace, the system's programs and the toolchains: no home folder",
+    ),
+    (
+        Guarantee::Protected,
+        "changing what the policy denies writing, such as `.git` (`git = \"commit\"` opens commits)",
+    ),
+    (Guarantee::Net, "any network but the hosts that a `net` rule allows"),
+    (Guarantee::UnixSockets, "unix sockets of the host, such as a container engine's"),
+    (Guarantee::Processes, "seeing or signalling other processes"),
+    (Guarantee::Privileges, "more rights: no sudo, no setuid programs, no namespaces of its own"),
+];
 
 /// What a call would touch here, as the tool says.
 fn call(world: &World, tool: &str, args: &Value) -> Result<Vec<Touch>, Failure> {
@@ -101,7 +180,7 @@ fn touch(access: &str, target: &[String]) -> Result<Touch, Failure> {
         "spawn" => Touch::Spawn { agent: one()? },
         other => {
             return Err(Failure::usage(format!(
-                "`{other}` is none of read, write, exec, shell, net, call, spawn"
+                "`{other}` is none of read, write, exec, shell, net, call, spawn, publish"
             )));
         }
     })

@@ -14,7 +14,7 @@ use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
 use super::price::{price, window};
 use super::routing::{Models, routing};
-use super::setup::{Place, approver, images, interrupt, keep_outside, policy, runtime};
+use super::setup::{Place, approver, images, interrupt, keep_outside, policy, policy_of_workspace, runtime};
 use crate::args::{OrderArgs, Run};
 use crate::failure::{AtPath, Failure};
 use crate::render::Preview;
@@ -45,7 +45,8 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
 }
 
 pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Failure> {
-    let mut policy = policy(&args.policy)?.requiring(args.require.iter().copied());
+    let policy = policy(&args.policy)?.requiring(args.require.iter().copied());
+    let mut policy = policy_of_workspace(policy, &args.policy, &args.dir)?;
     if let Some(image) = &args.image {
         policy.image = Some(images(world)?.find(image)?.digest);
     }

@@ -1,5 +1,6 @@
 //! What several commands set up: store, provider, policy, runtime, signals.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use provost::agent::{Always, Approver, Interrupt, Observer, Runtime};
 use provost::core::act::show_argv;
 use provost::core::event::RunCreated;
 use provost::core::id::RunId;
+use provost::core::path::RelPath;
 use provost::core::policy::{Effect, GitAccess, Layer, Policy, Preset, WorkspaceMode};
 use provost::core::state::RunState;
+use provost::core::text::{Lines, visible};
 use provost::evidence::keys::SigningKey;
 use provost::journal::{SqliteStore, Store};
 use provost::sandbox::image::ImageStore;
@@ -124,6 +127,13 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
         }
         policy = policy.with(layer);
     }
+    for host in policy.allowed_loopback() {
+        eprintln!(
+            "note: `net {}`: a command that dials it reaches its own loopback, not this host's (only a program that asks \
+             the proxy for it does)",
+            visible(host, Lines::Escape)
+        );
+    }
     match args.workspace_mode {
         None => {}
         Some(Mode::Direct) => policy.workspace = WorkspaceMode::Direct,
@@ -135,6 +145,41 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
         return Err(Failure::usage(
             "--workspace-mode staged: the policy lets commands commit, which needs `direct`",
         ));
+    }
+    Ok(policy)
+}
+
+/// Refuses a policy file that lies in the workspace under a name that runs may write: what one run writes there would be
+/// the next one's policy. Under a name that presets protect it is taken, and protected whatever it says itself.
+pub(crate) fn policy_of_workspace(
+    mut policy: Policy,
+    args: &PolicyArgs,
+    workspace: &Path,
+) -> Result<Policy, Failure> {
+    if args.policy.parse::<Preset>().is_ok() {
+        return Ok(policy);
+    }
+    let path = Path::new(&args.policy);
+    let (Ok(file), Ok(workspace)) = (path.canonicalize(), workspace.canonicalize()) else {
+        return Ok(policy);
+    };
+    // By its own name too: a link in the workspace may lead elsewhere by the next run.
+    let named = std::path::absolute(path).at(path)?;
+    let named = named.parent().and_then(|folder| folder.canonicalize().ok()).zip(named.file_name());
+    let named = named.map(|(folder, name)| folder.join(name));
+    for file in [Some(file), named].into_iter().flatten() {
+        let Ok(inside) = file.strip_prefix(&workspace) else { continue };
+        let inside = RelPath::from_bytes(inside.as_os_str().as_bytes()).map_err(Failure::usage)?;
+        let rule = format!("write {inside}");
+        let layer = Layer::named("policy file").rule(Effect::Deny, &rule).map_err(Failure::usage)?;
+        policy = policy.with(layer);
+        if !Policy::preset(Preset::Workspace).guards_writing(&inside) || !policy.guards_writing(&inside) {
+            return Err(Failure::usage(format!(
+                "the policy file `{}` lies in the workspace, where a run could change what the next one may do",
+                path.display()
+            ))
+            .hint("keep it outside, or call it `provost.toml` or put it into a folder `.provost`, which runs cannot write"));
+        }
     }
     Ok(policy)
 }

@@ -89,7 +89,8 @@ pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
 
 /// All layers of a policy, the most general first.
 pub(crate) fn policy(policy: &Policy) -> String {
-    policy.layers.iter().map(layer).collect::<Vec<_>>().join("; ")
+    let engine = policy.engine.map(|engine| format!("commands by {engine}"));
+    policy.layers.iter().map(layer).chain(engine).collect::<Vec<_>>().join("; ")
 }
 
 /// The hosts that commands may dial where containment can give a network; `None` where there are none.

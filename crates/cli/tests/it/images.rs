@@ -83,7 +83,7 @@ impl Case {
     }
 }
 
-fn layout(env: &TestEnvironment, archive: &std::path::Path, text: &str) -> String {
+pub(crate) fn layout(env: &TestEnvironment, archive: &std::path::Path, text: &str) -> String {
     let mut make = env.command("python3");
     make.args(["-c", LAYOUT, &archive.display().to_string(), text]);
     finish(make).code(0).stdout.trim().to_owned()
@@ -204,6 +204,34 @@ fn commands_run_by_podman_where_the_operator_names_it_and_the_evidence_says_so()
     let verify = ["verify", out, "--key", key.to_str().unwrap(), "--repo", &repository];
     let _ = case.env.provost(verify).code(0);
     assert_eq!(podman(&case, &["ps", "--all", "--quiet"]).code(0).stdout, "");
+}
+
+#[test]
+fn staged_changes_and_background_commands_work_by_podman_too() {
+    let started = json!({ "call": { "name": "shell_start", "arguments": { "command": "echo it goes on; sleep 1000" } } });
+    let steps = || [sh("echo two > a.txt; echo evil > .git/config; cat /etc/of-the-image"), started.clone()];
+    for mode in ["staged", "direct"] {
+        let case = Case::new(steps());
+        load(&case);
+        let mut import = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+        import.args(["image", "import", "--from", "podman", "small:1"]);
+        let _ = finish(import).code(0);
+        let mut command = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+        let more = ["--engine", "podman", "--image", "small:1", "--workspace-mode", mode];
+        command.args(case.env.run_args(&case.repo.path, &case.model, &more));
+        let _ = finish(command).code(0);
+        let told = told(&case.model);
+        assert!(told[0].contains("of the image\n"), "{mode}: {told:?}");
+        assert_eq!(fs::read_to_string(case.repo.path.join("a.txt")).unwrap(), "two\n", "{mode}");
+        assert!(!fs::read_to_string(case.repo.path.join(".git/config")).unwrap().contains("evil"), "{mode}");
+        let journal = case.env.journal(&case.env.only_run());
+        let containment = &bodies(&journal, "driver.attached")[0]["containment"];
+        let by = if mode == "staged" { json!("copy") } else { Value::Null };
+        assert_eq!(containment["staged"], by, "{mode}");
+        // Where changes are staged nothing goes on; otherwise it does, and ends with the run.
+        assert_eq!(told[1].contains("it goes on"), mode == "direct", "{mode}: {told:?}");
+        assert_eq!(podman(&case, &["ps", "--all", "--quiet"]).code(0).stdout, "", "{mode}");
+    }
 }
 
 #[test]

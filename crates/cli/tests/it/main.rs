@@ -38,6 +38,7 @@ mod queue;
 mod retention;
 mod routing;
 mod terminal;
+mod told;
 mod undo;
 mod undo_fork;
 mod verdict;

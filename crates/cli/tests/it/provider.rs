@@ -503,14 +503,12 @@ fn a_gate_that_passes_at_the_second_submission_verifies() {
 fn v3_a_gate_that_the_policy_denies_ends_in_3() {
     let case = Case::new([]);
     let ran = case.run(Wire::OpenAi, &["--verify", "test -e a.txt", "--deny", "exec test"]).code(3);
-    assert_eq!((&ran.last()["outcome"], &ran.last()["verified"]), (&json!("refused"), &json!(false)));
-    let journal = case.journal();
-    assert!(bodies(&journal, "act.started").is_empty(), "it was not run");
-    assert_eq!(
-        bodies(&journal, "gate.judged")[0]["verdict"],
-        "errored",
-        "and is not called a failure of the work"
-    );
+    let ran =
+        ran.says("the policy does not allow the verification `test -e a.txt`: deny: rule `deny exec test`");
+    assert_eq!(ran.stdout, "");
+    // Found at once: nothing was asked of the model, and there is no run.
+    assert!(case.model.requests().is_empty());
+    assert!(case.env.runs().is_empty());
     // The control, and: what policy only asks about is answered by the contract's order.
     for policy in ["workspace", "strict"] {
         let case = Case::new([]);

@@ -70,6 +70,16 @@ pub enum PolicyFileError {
         /// What is wrong.
         message: String,
     },
+    /// A rule that asks about a host. A command dials while it runs, and nobody can be asked then.
+    #[error(
+        "{source_name}: `ask net {target}`: nobody can be asked while a command dials; write it under `allow` or `deny`"
+    )]
+    AskNet {
+        /// The file, and the line of the rule.
+        source_name: String,
+        /// The hosts.
+        target: String,
+    },
     /// A rule that does not parse.
     #[error("{source_name}: {rule}")]
     Rule {
@@ -210,6 +220,10 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
                 .rule
                 .parse()
                 .map_err(|bad| PolicyFileError::Rule { source_name: at(rule.span()), rule: bad })?;
+            if effect == Effect::Ask && pattern.access() == Access::Net {
+                let target = pattern.target().to_owned();
+                return Err(PolicyFileError::AskNet { source_name: at(rule.span()), target });
+            }
             let wanted = entry.holds.iter().map(|example| (example, true));
             for (example, wanted) in wanted.chain(entry.fails.iter().map(|example| (example, false))) {
                 let wrong = |what: &str| PolicyFileError::Example {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::{Decision, Effect, Pattern, Policy};
 use crate::act::{Access, Touch};
+use crate::address::private;
 use crate::containment::Rung;
 
 /// The port under which a name is decided on that was only looked up.
@@ -55,6 +56,17 @@ impl Policy {
     /// The hosts that rules allow, as they are written there.
     pub fn allowed_hosts(&self) -> Vec<&str> {
         self.net_rules(Effect::Allow).map(Pattern::target).collect()
+    }
+
+    /// Hosts that rules allow and that are each command's own: its loopback, where nothing of the host's answers.
+    pub fn allowed_loopback(&self) -> Vec<&str> {
+        let is_own = |rule: &&Pattern| {
+            rule.literal_host().is_some_and(|host| match host.parse::<IpAddr>() {
+                Ok(address) => private(address) == Some("loopback"),
+                Err(_) => host == "localhost" || host.ends_with(".localhost"),
+            })
+        };
+        self.net_rules(Effect::Allow).filter(is_own).map(Pattern::target).collect()
     }
 
     fn net_rules(&self, effect: Effect) -> impl Iterator<Item = &Pattern> {

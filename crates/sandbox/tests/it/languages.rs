@@ -86,6 +86,48 @@ fn npm_installs_what_is_there_and_runs_tests() {
     }
 }
 
+/// The folder of Node packages that `./test` prepares.
+fn node_packages() -> PathBuf {
+    std::env::var_os("PROVOST_TEST_NODE").map(PathBuf::from).expect(
+        "PROVOST_TEST_NODE names no folder of packages: run the tests by `./test`, which prepares one with pnpm",
+    )
+}
+
+#[test]
+fn pnpm_installs_a_workspace_and_runs_its_tests() {
+    let packages = node_packages();
+    for rung in RUNGS {
+        let host = host(&[
+            ("pnpm-workspace.yaml", "packages:\n  - part\n  - app\n"),
+            ("package.json", "{\"name\": \"all\", \"private\": true}"),
+            (
+                "app/package.json",
+                "{\"name\": \"app\", \"version\": \"1.0.0\", \"dependencies\": {\"part\": \"workspace:*\"}, \
+                 \"scripts\": {\"test\": \"node --test\"}}",
+            ),
+            ("part/package.json", "{\"name\": \"part\", \"version\": \"1.0.0\", \"main\": \"part.js\"}"),
+            ("part/part.js", "module.exports = 42;\n"),
+            (
+                "app/app.test.js",
+                "require('node:test').test('part', () => require('node:assert').equal(require('part'), 42));\n",
+            ),
+        ]);
+        let mut profile = host.profile();
+        profile.readable.push(packages.clone());
+        let pnpm = packages.join("pnpm/bin/pnpm.cjs").to_string_lossy().into_owned();
+        let pnpm = |args: &[&str]| {
+            let argv: Vec<&str> = ["node", &pnpm].iter().chain(args).copied().collect();
+            run(&host, rung, &profile, &argv, &[])
+        };
+        pnpm(&["install", "--offline", "--no-frozen-lockfile"]).assert_ok();
+        assert!(host.ws().join("app/node_modules/part/part.js").exists());
+        assert!(host.ws().join("pnpm-lock.yaml").exists());
+        let ran = pnpm(&["--filter", "app", "test"]);
+        ran.assert_ok();
+        assert!(ran.text.contains("# pass 1"), "{rung}: {}", ran.text);
+    }
+}
+
 /// The folder of Python packages that `./test` prepares.
 fn python() -> PathBuf {
     let python = std::env::var_os("PROVOST_TEST_PYTHON").map(PathBuf::from).expect(
