@@ -83,10 +83,14 @@ impl Sim {
             world.with(|state| state.letters.push(letter));
         }
         let clock = world.clone();
+        let script = Arc::new(scenario.script.clone());
+        let model = |refused_from| -> Arc<dyn provost_model::Provider> {
+            Arc::new(SimModel { world: world.clone(), script: script.clone(), refused_from })
+        };
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
-            others: Vec::new(),
-            provider: Arc::new(SimModel { world: world.clone(), script: Arc::new(scenario.script.clone()) }),
+            others: (0..scenario.contract.routing.others.len()).map(|_| model(None)).collect(),
+            provider: model(scenario.refused_from),
             model: ModelFact::new("sim", "sim", ""),
             tools: Registry::standard(),
             executor: Arc::new(SimExecutor(world.clone())),

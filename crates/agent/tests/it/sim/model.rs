@@ -5,18 +5,23 @@ use std::sync::Arc;
 
 use provost_core::event::Body;
 use provost_core::transcript::{Message, Usage};
-use provost_model::{Answer, BoxFuture, Dialogue, Failure, Invocation, Prelude, Provider, Sink};
+use provost_model::{
+    Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink,
+};
 
 use super::world::World;
 
 pub(crate) struct SimModel {
     pub(crate) world: Arc<World>,
     pub(crate) script: Arc<Vec<Answer>>,
+    /// From how many answers on its key is refused.
+    pub(crate) refused_from: Option<usize>,
 }
 
 struct Playing {
     world: Arc<World>,
     script: Arc<Vec<Answer>>,
+    refused_from: Option<usize>,
     answers: usize,
     results: usize,
 }
@@ -35,7 +40,14 @@ impl Provider for SimModel {
     }
 
     fn open(&self, _: Prelude) -> Box<dyn Dialogue> {
-        Box::new(Playing { world: self.world.clone(), script: self.script.clone(), answers: 0, results: 0 })
+        let Self { world, script, refused_from } = self;
+        Box::new(Playing {
+            world: world.clone(),
+            script: script.clone(),
+            refused_from: *refused_from,
+            answers: 0,
+            results: 0,
+        })
     }
 }
 
@@ -73,6 +85,9 @@ impl Dialogue for Playing {
             assert!(invocation.id.ends_with(&answered.to_string()), "{} after {answered}", invocation.id);
         });
         self.world.pass("before an answer");
+        if self.refused_from.is_some_and(|from| self.answers >= from) {
+            return Box::pin(ready(Err(Failure::new(FailureClass::Auth, "the key is refused"))));
+        }
         let mut answer = self.script.get(self.answers).cloned().unwrap_or_else(|| Answer::text("done"));
         answer.usage = Some(Usage { input: 10, output: 5, ..Usage::default() });
         self.world.pass("after an answer");

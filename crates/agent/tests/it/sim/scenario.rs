@@ -2,7 +2,9 @@
 
 use provost_core::budget::Budget;
 use provost_core::contract::{Contract, Gate};
+use provost_core::event::ModelFact;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
+use provost_core::route::{Escalate, Route, RouteId, Routing};
 use provost_model::Answer;
 use serde_json::json;
 
@@ -40,6 +42,8 @@ pub(crate) struct Scenario {
     pub(crate) begins: Begins,
     pub(crate) contract: Contract,
     pub(crate) script: Vec<Answer>,
+    /// From how many answers on the first model's key is refused; another stands in for it.
+    pub(crate) refused_from: Option<usize>,
 }
 
 pub(crate) const FILES: [(&str, &str); 3] =
@@ -89,7 +93,19 @@ impl Scenario {
             2 => Begins::Cancelled,
             _ => Begins::Ordered,
         };
-        Self { begins, contract, script }
+        // Drawn apart, as above.
+        let mut routes = Draw::new(seed ^ 0x726f);
+        let refused_from = (routes.below(4) == 0).then(|| 1 + routes.below(2) as usize);
+        if refused_from.is_some() {
+            let route = |name: &str| Route { model: ModelFact::new("sim", name, ""), price: None };
+            contract.routing = Routing {
+                others: vec![route("fallback"), route("stronger")],
+                fallback: vec![RouteId(1)],
+                escalate: Some(Escalate { after: 1, to: RouteId(2) }),
+                ..Routing::default()
+            };
+        }
+        Self { begins, contract, script, refused_from }
     }
 }
 
