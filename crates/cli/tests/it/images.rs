@@ -23,7 +23,7 @@ def tar(entries):
     return out.getvalue()
 
 files = {}
-for program in ["/bin/sh", "/bin/cat", "/bin/ls", "/bin/true"]:
+for program in ["/bin/sh", "/bin/bash", "/bin/cat", "/bin/ls", "/bin/sleep", "/bin/true"]:
     listed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
     for path in [program] + re.findall(r"(/\S+)", listed):
         files[path] = open(path, "rb").read()

@@ -194,7 +194,7 @@ impl Ready {
         line.extend(self.flags.iter().cloned());
         if self.client.engine == Engine::Podman {
             line.push(
-                format!("--timeout={}", (wall_ms / 1000).saturating_add(SPARE).min(u32::MAX.into())).into(),
+                format!("--timeout={}", (wall_ms / 1000).saturating_add(SPARE).min(i32::MAX as u64)).into(),
             );
         }
         for (name, value) in &command.env {
