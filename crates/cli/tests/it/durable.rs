@@ -121,7 +121,7 @@ fn sizes(env: &TestEnvironment) -> (u64, u64) {
 #[test]
 fn a_step_adds_a_bounded_number_of_bytes_beyond_its_content() {
     type Steps = fn(u64) -> Vec<Value>;
-    let cases = [("read", reads as Steps, 2048), ("write", writes, 3072), ("command", commands, 3072)];
+    let cases = [("read", reads as Steps, 2560), ("write", writes, 3072), ("command", commands, 3072)];
     for (what, steps, most) in cases {
         let beyond = |count: u64| {
             let env = TestEnvironment::new();
