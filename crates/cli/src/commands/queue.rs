@@ -14,6 +14,7 @@ use provost::core::event::{Body, DriverDetached, Event, ModelFact, Questions, Ru
 use provost::core::id::RunId;
 use provost::core::outcome::Pause;
 use provost::core::text::{Lines as Escape, visible};
+use provost::model::presets::Preset;
 use provost::journal::Store;
 use serde_json::json;
 
@@ -110,7 +111,8 @@ pub(super) fn model_of(fact: &ModelFact, key_env: Option<&str>) -> Result<ModelC
         name,
         base_url,
         key_env: key_env.map(str::to_owned),
-        provider: None,
+        // As it was named, unless this program has no such row any more: then the base URL tells.
+        provider: fact.provider.as_deref().and_then(|name| Preset::named(name).ok()),
         window: fact.window,
         cassette: None,
     })

@@ -58,10 +58,14 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     }
     let key_env = args.key_env.or_else(|| state.queued().and_then(|queued| queued.key_env.clone()));
     let mut model = model_of(fact, key_env.as_deref())?;
-    if let Some(url) = args.base_url {
+    if let Some(url) = args.base_url.filter(|url| *url != model.base_url) {
         model.base_url = url;
+        // It says by itself whose it is.
+        model.provider = None;
     }
-    model.provider = args.provider.as_deref().map(provider).transpose()?;
+    if let Some(name) = &args.provider {
+        model.provider = Some(provider(name)?);
+    }
     let output = Output::new(args.json);
     if let Output::People(console) = &output {
         console.recall(&place.store.events(&run, 0).await?);
