@@ -81,7 +81,10 @@ fn assert_counted_once(stage: &Stage, run: &str) {
     let mut invocations: Vec<String> = answers.iter().map(|body| text(&body["invocation"])).collect();
     invocations.dedup();
     assert_eq!(invocations.len(), answers.len());
-    let sum = |field: &str| answers.iter().map(|body| body["usage"][field].as_u64().unwrap()).sum::<u64>();
+    // What was asked and never answered is charged by estimate, once.
+    let failed = bodies(&journal, "model.failed");
+    let charged: Vec<_> = answers.iter().chain(failed.iter().filter(|body| !body["usage"].is_null())).collect();
+    let sum = |field: &str| charged.iter().map(|body| body["usage"][field].as_u64().unwrap()).sum::<u64>();
     let shown = stage.env.show(run);
     assert_eq!(shown["usage"]["input"], sum("input"));
     assert_eq!(shown["usage"]["output"], sum("output"));
@@ -386,4 +389,7 @@ fn an_interrupt_ends_in_130_wherever_it_comes_and_the_run_goes_on() {
     let ran = driver.wait().code(130);
     let _ = stage.resume(&ran.run()).code(0);
     assert_counted_once(&stage, &ran.run());
+    let journal = stage.env.journal(&ran.run());
+    let given_up = bodies(&journal, "model.failed");
+    assert_eq!((&given_up[0]["class"], &given_up[0]["estimated"]), (&json!("cancelled"), &json!(true)));
 }
