@@ -36,11 +36,19 @@ impl Sight<'_> {
             Some(digest) if *digest == salt.digest(bytes) => SeenState::Same,
             Some(_) => SeenState::Different { last: None },
         };
-        let readable = |path: &RelPath| {
+        let decide = |path: &RelPath| {
             let touch = [Touch::Read { path: path.clone() }];
-            state
-                .created()
-                .is_some_and(|created| created.policy.decide(&touch, state.rung()).effect != Decided::Deny)
+            state.created().map(|created| created.policy.decide(&touch, state.rung()))
+        };
+        let root = decide(&RelPath::root());
+        // What a rule of its own asks about is not read because a search of the whole workspace may be.
+        let readable = |path: &RelPath| {
+            let decided = decide(path);
+            decided.as_ref().is_some_and(|decided| match decided.effect {
+                Decided::Allow => true,
+                Decided::Ask => root.as_ref() == Some(decided),
+                Decided::Deny => false,
+            })
         };
         let image: Option<PathBuf> = self.image.map(Image::root);
         f(&Context {
@@ -58,17 +66,28 @@ impl Sight<'_> {
 #[derive(Default)]
 pub(crate) struct Ahead {
     read: Vec<(Call, Vec<Touch>, Observation)>,
+    /// Bytes that are held.
+    held: usize,
     over: bool,
 }
+
+/// Most reads of one answer that are made ahead, and most bytes that are held of them: an answer may ask for thousands.
+const MOST_READS: usize = 32;
+const MOST_HELD: usize = 8 << 20;
 
 impl Ahead {
     /// Hears the next call of the answer.
     pub(crate) fn hear(&mut self, call: Call, tools: &Registry, sight: &Sight<'_>) {
-        if self.over {
+        if self.over || self.read.len() >= MOST_READS || self.held >= MOST_HELD {
+            self.over = true;
             return;
         }
         match read(&call, tools, sight) {
-            Some((touches, observation)) => self.read.push((call, touches, observation)),
+            Some((touches, observation)) => {
+                let seen = observation.seen.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+                self.held += observation.text.len() + seen;
+                self.read.push((call, touches, observation));
+            }
             // What stands behind it may read what it changes.
             None => self.over = true,
         }

@@ -16,7 +16,7 @@ use crate::ahead::{Ahead, Sight};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
-use crate::meter::{Reserved, charge, limits_told, plausible};
+use crate::meter::{Reserved, charge, is_half, limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
 use crate::talk::{BYTES_PER_TOKEN, Talk};
@@ -135,7 +135,9 @@ impl Driver<'_> {
                 Err(failure.with_billed(Billed::Perhaps { answer_bytes: relay.heard }))
             });
             match answer {
-                Ok(answer) => return self.answered(step, request.id, answer, reserved),
+                Ok(answer) => {
+                    return self.answered(step, request.id, answer, reserved, u64::from(relay.heard));
+                }
                 Err(failure) => {
                     let wait = self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter());
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
@@ -230,21 +232,29 @@ impl Driver<'_> {
         invocation: String,
         answer: Answer,
         reserved: Reserved,
+        heard: u64,
     ) -> Result<(), RunError> {
         let json =
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
-        let estimated = answer.usage.is_none();
-        self.talk.meter(answer.usage.map(plausible));
+        let bytes = (json.len() as u64).max(heard);
+        // Half of a count is no count: what is missing would be free.
+        let prompt_bytes = self.talk.dialogue.prompt_bytes() as u64;
+        let told = answer.usage.map(plausible).filter(|usage| !is_half(usage, bytes, prompt_bytes));
+        let estimated = told.is_none();
+        self.talk.meter(told);
         if !answer.rate_limits.is_empty() {
             self.talk.limits_told = Some((Instant::now(), answer.rate_limits.clone()));
         }
-        let usage = answer.usage.map_or_else(
-            || {
-                let output = (json.len() as u64).div_ceil(BYTES_PER_TOKEN).min(reserved.output);
-                Usage { input: reserved.input, output, ..Usage::default() }
-            },
-            plausible,
-        );
+        let usage = told.unwrap_or_else(|| {
+            let least = answer.usage.map(plausible).unwrap_or_default();
+            let cached = least.cache_read.saturating_add(least.cache_write);
+            let output = bytes.div_ceil(BYTES_PER_TOKEN).min(reserved.output);
+            Usage {
+                input: reserved.input.saturating_sub(cached).max(least.input),
+                output: output.max(least.output),
+                ..least
+            }
+        });
         let body = ModelAnswered {
             step,
             invocation,

@@ -33,6 +33,16 @@ pub(crate) fn charge(failure: &Failure, reserved: Reserved) -> (Option<Usage>, b
 /// Beyond any real count, and what JSON's numbers hold exactly.
 const MOST: u64 = 1 << 40;
 
+/// Whether a count says next to nothing of a prompt or an answer that is not small: no vendor packs 64 bytes of a prompt
+/// or 32 of an answer into one token.
+pub(crate) fn is_half(usage: &Usage, answer_bytes: u64, prompt_bytes: u64) -> bool {
+    const SMALL_ANSWER: u64 = 4096;
+    const SMALL_PROMPT: u64 = 64 * 1024;
+    let prompt = usage.total().saturating_sub(usage.output);
+    (answer_bytes >= SMALL_ANSWER && usage.output.saturating_mul(32) < answer_bytes)
+        || (prompt_bytes >= SMALL_PROMPT && prompt.saturating_mul(64) < prompt_bytes)
+}
+
 /// Counts beyond any real call are a vendor's mistake. They are cut to a number that JSON and the ledger can hold, and
 /// which spends any budget there is.
 pub(crate) fn plausible(usage: Usage) -> Usage {

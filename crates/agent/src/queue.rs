@@ -156,6 +156,7 @@ fn same(events: &[Event], wanted: &RunQueued) -> Result<(), RunError> {
         ("the goal", found.goal == wanted.goal),
         ("the workspace", found.root == wanted.root && found.repository == wanted.repository),
         ("the model", found.model == wanted.model && found.key_env == wanted.key_env),
+        ("what is asked beside the model", found.routing == wanted.routing),
         ("the policy", found.policy == wanted.policy && found.questions == wanted.questions),
         ("the budget", found.budget == wanted.budget && found.price == wanted.price),
         ("the verification", found.gate == wanted.gate),

@@ -95,6 +95,7 @@ impl HttpClient {
         }
         if status.is_redirection() {
             let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
+            let to = secret.map_or_else(|| to.to_owned(), |secret| secret.scrub(to));
             let message = format!("the server redirects to {to}; redirects are not followed");
             return Err(Failure::new(FailureClass::BadRequest, message).with_status(status.as_u16()));
         }
@@ -215,7 +216,7 @@ async fn error_reply(mut response: Response, secret: Option<&Secret>) -> Failure
     let mut text = String::from_utf8_lossy(&body).into_owned();
     if let Some(secret) = secret {
         // Before the message is shortened, which could leave half a key.
-        text = secret.scrub(&text);
+        text = secret.scrub_json(&text);
     }
     let mut failure = classify::failure(Some(status), &text);
     if wait.is_some() {

@@ -28,6 +28,7 @@ pub mod rehearse;
 mod remote;
 mod retry;
 mod scripted;
+mod scrub;
 mod secret;
 pub mod sse;
 pub mod wire;

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
 use crate::presets::{Affinity, Quirk};
+use crate::scrub::Clean;
 use crate::sse::{EVENT_LIMIT, SseEvent};
 use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
@@ -295,7 +296,7 @@ impl Dialogue for RemoteDialogue {
         Box::pin(async move {
             self.attempt(invocation, sink).await.map_err(|mut failure| {
                 if let Some(secret) = &self.remote.secret {
-                    failure.message = secret.scrub(&failure.message);
+                    failure.message = secret.scrub_message(&failure.message);
                 }
                 if failure.class == FailureClass::Auth {
                     failure.message = self.remote.about_key(&failure.message);
@@ -326,21 +327,26 @@ impl RemoteDialogue {
             ttft_ms: None,
             progress: Progress::Open,
         };
+        let mut clean = Clean::new(sink, remote.secret.as_ref());
         let read = if reply.is_json() {
-            reader.whole(&mut reply, sink).await
+            reader.whole(&mut reply, &mut clean).await
         } else {
-            reader.stream(&mut reply, remote.kind.framing(), sink).await
+            reader.stream(&mut reply, remote.kind.framing(), &mut clean).await
         };
+        clean.finish();
         let (usage, begun, size) = (
             reader.decoder.usage(),
             reader.decoder.begun(),
             u32::try_from(reader.decoder.size()).unwrap_or(u32::MAX),
         );
-        let decoded = read.and_then(|()| reader.decoder.finish()).map_err(|failure| {
+        let mut decoded = read.and_then(|()| reader.decoder.finish()).map_err(|failure| {
             let refused = !begun && failure.class.is_of_the_vendor();
             let billed = if refused { Billed::AsCounted } else { Billed::Perhaps { answer_bytes: size } };
             reply.counted(failure).with_usage(usage).with_billed(billed)
         })?;
+        if let Some(secret) = &remote.secret {
+            secret.scrub_answer(&mut decoded);
+        }
         Ok(Answer {
             assistant: decoded.assistant,
             stop: decoded.stop,

@@ -134,6 +134,26 @@ async fn i1_only_what_policy_allows_outright_is_read_ahead() {
     assert!(told.contains("later"), "it was read before anybody was asked: {told}");
 }
 
+/// A search of the whole workspace does not answer for a file that a rule of its own asks about.
+#[tokio::test]
+async fn a_search_leaves_out_what_a_rule_asks_about() {
+    let bench = Bench::new(&[("a.txt", "a needle\n"), ("secrets/key.txt", "a needle\n")]);
+    let asks = workspace().with(Layer::named("asks").rule(Effect::Ask, "read secrets/**").unwrap());
+    let searches = call("grep", json!({ "pattern": "needle" }));
+    let runtime = bench.runtime(vec![Answer::calls(vec![searches])]);
+    let (run, ending) = bench.start(&runtime, Contract::new("search").policy(asks)).await.unwrap();
+    assert_eq!(ending.exit_code(), 0);
+    let told = bench.told(&run, 0).await;
+    assert!(told.contains("a.txt") && !told.contains("secrets"), "{told}");
+    // The control: where the search itself is asked about, and allowed, so is what stands beneath.
+    let bench = Bench::new(&[("a.txt", "a needle\n"), ("secrets/key.txt", "a needle\n")]);
+    let searches = call("grep", json!({ "pattern": "needle" }));
+    let mut runtime = bench.runtime(vec![Answer::calls(vec![searches])]);
+    runtime.approver = Arc::new(provost_agent::Always::APPROVE);
+    let (run, _) = bench.start(&runtime, Contract::new("search")).await.unwrap();
+    assert!(bench.told(&run, 0).await.contains("secrets"));
+}
+
 /// Behind a call that changes something nothing is read ahead: it may read what that one changes.
 #[tokio::test]
 async fn only_the_leading_reads_are_read_ahead() {

@@ -149,7 +149,7 @@ impl ModelChoice {
     }
 
     /// The base URL, checked, and whose it is.
-    fn endpoint(&self, world: &World) -> Result<(BaseUrl, Option<&'static Preset>), Failure> {
+    pub(super) fn endpoint(&self, world: &World) -> Result<(BaseUrl, Option<&'static Preset>), Failure> {
         let kind = self.wire.kind();
         let plain = match world.var("PROVOST_PLAIN_HTTP").as_deref() {
             Some("1") => PlainHttp::Anywhere,

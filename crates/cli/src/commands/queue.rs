@@ -14,8 +14,8 @@ use provost::core::event::{Body, DriverDetached, Event, ModelFact, Questions, Ru
 use provost::core::id::RunId;
 use provost::core::outcome::Pause;
 use provost::core::text::{Lines as Escape, visible};
-use provost::model::presets::Preset;
 use provost::journal::Store;
+use provost::model::presets::Preset;
 use serde_json::json;
 
 use super::agent_runtime::PLANNERS;
@@ -37,6 +37,10 @@ pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure>
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let mut model = choose_model(&args.order.model)?;
     price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
+    // Where a worker could not ask, and what must not be kept, is said now.
+    for model in [&model].into_iter().chain(&others) {
+        model.endpoint(world)?;
+    }
     let place = Place::open(world, args.store.store.as_deref())?;
     let store: Arc<dyn Store> = place.store.clone();
     let queued = Queued {

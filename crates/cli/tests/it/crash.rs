@@ -83,7 +83,8 @@ fn assert_counted_once(stage: &Stage, run: &str) {
     assert_eq!(invocations.len(), answers.len());
     // What was asked and never answered is charged by estimate, once.
     let failed = bodies(&journal, "model.failed");
-    let charged: Vec<_> = answers.iter().chain(failed.iter().filter(|body| !body["usage"].is_null())).collect();
+    let charged: Vec<_> =
+        answers.iter().chain(failed.iter().filter(|body| !body["usage"].is_null())).collect();
     let sum = |field: &str| charged.iter().map(|body| body["usage"][field].as_u64().unwrap()).sum::<u64>();
     let shown = stage.env.show(run);
     assert_eq!(shown["usage"]["input"], sum("input"));

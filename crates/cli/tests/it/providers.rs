@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::script::{body, header, read, script, submit};
+use crate::script::{body, header, read, script, submit, with};
 use crate::support::{TestEnvironment, finish, text};
 
 const KEY: &str = "canary-key-4b1d9e";
@@ -141,4 +141,25 @@ fn requests_of_one_run_share_a_word_for_the_vendors_cache() {
         // Only where the vendor sells it, and for the models that have to be asked.
         assert_eq!(body(&requests[0]).get("cache_control").is_some(), name == "openrouter", "{name}");
     }
+}
+
+/// Whoever goes on with a run takes the key of the vendor that the run names, and no other's.
+#[test]
+fn i8_a_resumed_run_sends_the_key_of_its_own_vendor() {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let refuses = with(submit(), "fault", json!({ "status": 402, "times": 1 }));
+    let model = env.rehearse(&script([refuses]));
+    let dir = repo.path.display().to_string();
+    let args = ["run", "Mend it.", "-C", &dir, "--model", "m", "--json", "--provider", "groq"];
+    let mut command = env.provost_command(args.into_iter().chain(["--base-url", &model.base_url]));
+    command.env("GROQ_API_KEY", KEY);
+    let _ = finish(command).code(6);
+    // With another vendor's key alone nothing is sent; the server is this machine's and may need none.
+    let mut command = env.provost_command(["resume", &env.only_run(), "--json"]);
+    command.env("OPENAI_API_KEY", "another-canary-2f");
+    let _ = finish(command).code(0);
+    let requests = model.requests();
+    let sent: Vec<_> = requests.iter().map(|request| header(request, "authorization")).collect();
+    assert_eq!(sent, [Some("[redacted]".to_owned()), None]);
 }

@@ -237,6 +237,10 @@ impl RunState {
         self.check_staging(&body.containment)?;
         self.check_required(&body.containment, &[])?;
         self.deaths = if self.attached { self.deaths + 1 } else { 0 };
+        if !self.attached {
+            // One that died may have been asking whoever was next: its request is made again there.
+            self.given_up.clear();
+        }
         self.held = None;
         // Whoever takes a run up carries a rewind to its end first.
         self.rewinding = false;
@@ -247,7 +251,6 @@ impl RunState {
         self.containment = Some(body.containment.clone());
         self.attached = true;
         self.pause = None;
-        self.given_up.clear();
         self.counts.drivers += 1;
         self.decide_again();
         Ok(())

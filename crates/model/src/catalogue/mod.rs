@@ -102,10 +102,16 @@ impl Catalogue {
     pub async fn list(&self) -> Result<Vec<Offer>, Failure> {
         let mut offers = self.ask().await.map_err(|mut failure| {
             if let Some(secret) = self.auth.secret() {
-                failure.message = secret.scrub(&failure.message);
+                failure.message = secret.scrub_message(&failure.message);
             }
             failure
         })?;
+        if let Some(secret) = self.auth.secret() {
+            for offer in &mut offers {
+                offer.id = secret.scrub(&offer.id);
+                offer.title = offer.title.take().map(|title| secret.scrub(&title));
+            }
+        }
         offers.truncate(MOST_MODELS);
         offers.sort_by(|a, b| a.id.cmp(&b.id));
         offers.dedup_by(|later, first| later.id == first.id);

@@ -487,7 +487,7 @@ async fn w10_what_may_have_been_billed_is_told() {
             );
         }
         // This wire announces more before the first word.
-        let after = if wire == WireKind::OpenAiResponses { 6 } else { 3 };
+        let after = if wire == WireKind::OpenAiResponses { 8 } else { 3 };
         let Billed::Perhaps { answer_bytes } = asked(wire, json!({"drop_after": after})).await else {
             panic!("{wire:?}: an answer that breaks off was begun")
         };

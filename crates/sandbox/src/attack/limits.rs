@@ -105,7 +105,8 @@ pub(super) const ATTACKS: &[Attack] = &[
         Ok(())
     })
     .on_r3(NOT_MAPPED)
-    .on_r2(NOT_MAPPED),
+    .on_r2(NOT_MAPPED)
+    .on_r1(NOT_MAPPED),
     takes("processor-time", Amount::Cpu, "uses the processor", |_| {
         let until = Instant::now() + Duration::from_millis(1_150);
         while Instant::now() < until {

@@ -48,6 +48,8 @@ pub(crate) struct Attack {
     pub(crate) judge: Judge,
     /// What makes it fail under R3 and R2.
     r3: Promise,
+    /// Under R0 and R1.
+    r1: Promise,
     r2: Promise,
     /// Whether it needs a process outside to attack.
     pub(crate) needs: Needs,
@@ -208,6 +210,7 @@ impl Attack {
             breaks,
             judge,
             r3: Promise::Receipt,
+            r1: Promise::Receipt,
             r2: Promise::Receipt,
             needs: Needs::Nothing,
             control: Control::Tended,
@@ -217,6 +220,11 @@ impl Attack {
 
     const fn on_r2(mut self, promise: Promise) -> Self {
         self.r2 = promise;
+        self
+    }
+
+    const fn on_r1(mut self, promise: Promise) -> Self {
+        self.r1 = promise;
         self
     }
 

@@ -47,7 +47,7 @@ impl Attack {
         let promise = match receipt.rung {
             Rung::R3 | Rung::R4 => self.r3,
             Rung::R2 => self.r2,
-            Rung::R0 | Rung::R1 => Promise::Receipt,
+            Rung::R0 | Rung::R1 => self.r1,
         };
         let by = |guarantee: Guarantee| match receipt.guarantees.get(&guarantee) {
             Some(Strength::Enforced) => Promised::Fails { by: guarantee.name().to_owned() },

@@ -131,7 +131,8 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack::new("read-drivers-environ", Environment, Judge::Secret, "reads the caller's environment", |s| {
         show(format!("/proc/{}/environ", s.driver))
     })
-    .needs(Needs::Environment),
+    .needs(Needs::Environment)
+    .on_r1(Promise::Nothing("nothing shuts a command out from other processes of its user")),
     Attack::new("read-parents-environ", Environment, Judge::Secret, "reads its parent's environment", |_| {
         show(format!("/proc/{}/environ", std::os::unix::process::parent_id()))
     })
