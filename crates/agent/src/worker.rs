@@ -2,7 +2,7 @@
 //! left behind it takes up again, and what somebody has answered meanwhile.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use provost_core::event::{Event, RunQueued};
@@ -80,8 +80,8 @@ pub struct Worker<'a> {
     shop: &'a dyn Shop,
     interrupt: Interrupt,
     me: Owner,
-    /// What this worker has tried and must not try at once again.
-    later: HashMap<RunId, Later>,
+    /// What this worker, and those beside it, have tried and must not try at once again.
+    later: Arc<Mutex<HashMap<RunId, Later>>>,
 }
 
 /// When a run is tried again.
@@ -106,7 +106,24 @@ impl<'a> Worker<'a> {
         shop: &'a dyn Shop,
         interrupt: Interrupt,
     ) -> Result<Self, RunError> {
-        Ok(Self { store, clock, shop, interrupt, me: this_process()?, later: HashMap::new() })
+        Ok(Self { store, clock, shop, interrupt, me: this_process()?, later: Arc::default() })
+    }
+
+    /// Another worker of the same process: what this one left for later it leaves too.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            shop: self.shop,
+            interrupt: self.interrupt.clone(),
+            me: self.me.clone(),
+            later: self.later.clone(),
+        }
+    }
+
+    fn later(&self) -> MutexGuard<'_, HashMap<RunId, Later>> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Works. Several workers, in one process or in many, share a queue: each run has one of them.
@@ -128,7 +145,7 @@ impl<'a> Worker<'a> {
 
     /// Whether a run is left that only waits for its folder, in which another works.
     async fn waits_for_a_folder(&self) -> Result<bool, RunError> {
-        let waits = |row: &RunRow| matches!(self.later.get(&row.run), Some(Later::Folder { .. }));
+        let waits = |row: &RunRow| matches!(self.later().get(&row.run), Some(Later::Folder { .. }));
         Ok(self.store.unfinished().await?.iter().any(waits))
     }
 
@@ -147,7 +164,7 @@ impl<'a> Worker<'a> {
 
     /// The journal of a run that is a worker's to take now. Whether it still is when it holds the lease, it sees then.
     async fn is_due(&mut self, row: &RunRow) -> Result<Option<Vec<Event>>, RunError> {
-        let waits = match self.later.get(&row.run) {
+        let waits = match self.later().get(&row.run) {
             Some(Later::Never) => true,
             Some(Later::At { when, .. } | Later::Folder { when }) => Instant::now() < *when,
             None => false,
@@ -172,7 +189,7 @@ impl<'a> Worker<'a> {
             return Ok(Some(events));
         }
         // One that was not queued is somebody's own, now and later: its journal need not be read again.
-        self.later.insert(row.run.clone(), Later::Never);
+        self.later().insert(row.run.clone(), Later::Never);
         Ok(None)
     }
 
@@ -229,7 +246,7 @@ impl<'a> Worker<'a> {
             Err(RunError::Dropped { .. }) => Left::Dropped,
             Err(error @ RunError::Occupied(_)) => {
                 let when = Instant::now() + LOOK * 4;
-                if self.later.insert(run.clone(), Later::Folder { when }).is_some() {
+                if self.later().insert(run.clone(), Later::Folder { when }).is_some() {
                     return Ok(Took::None);
                 }
                 Left::Waits(error)
@@ -238,7 +255,7 @@ impl<'a> Worker<'a> {
                 return self.hold(run, error.to_string()).await;
             }
             Err(error) => {
-                self.later.insert(run.clone(), Later::Never);
+                self.later().insert(run.clone(), Later::Never);
                 Left::Failed(error)
             }
         };
@@ -251,7 +268,8 @@ impl<'a> Worker<'a> {
         let events = self.store.events(run, 0).await?;
         let state = fold(run, &events)?;
         let lasting = state.unanswered().is_some_and(|class| LASTING.contains(&class));
-        let later = match self.later.get(run) {
+        let mut all = self.later();
+        let later = match all.get(run) {
             _ if lasting => Later::Never,
             Some(Later::At { waited, .. }) => {
                 let waited = (*waited * 2).min(LONGEST_RETRY);
@@ -259,7 +277,7 @@ impl<'a> Worker<'a> {
             }
             _ => Later::At { when: Instant::now() + FIRST_RETRY, waited: FIRST_RETRY },
         };
-        self.later.insert(run.clone(), later);
+        all.insert(run.clone(), later);
         Ok(())
     }
 

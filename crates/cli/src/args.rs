@@ -128,6 +128,9 @@ The tools that a step can call, each with its arguments (`?`: may be left out):
 
 TOOLS
 
+A "fault" has "times" (1) and one or more of: "status" with "headers", "type", "message" or "body"; "drop_after" or
+"error_after" (events of the stream, from 0); "stall_ms", "latency_ms", "bad_json", "endless".
+
 Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
 OpenAI's chat completions and Responses are served at the printed address; Anthropic messages, Gemini and Ollama at the
 same without `/v1`."#;

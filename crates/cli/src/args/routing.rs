@@ -7,8 +7,8 @@ use clap::ValueEnum;
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct RoutingArgs {
-    /// Model to ask where the first gives no answer, as in `anthropic/claude-sonnet-4-5`; with its price (US dollars per
-    /// million tokens) behind `=`, as in `…=3/15`, and with a base URL behind `@`. Repeatable: they are asked in this order.
+    /// Model to ask where the first gives no answer, as in `anthropic/claude-sonnet-4-5`; whole it is `PROVIDER/MODEL@URL=IN/OUT`,
+    /// the price in US dollars per million tokens. Repeatable: they are asked in this order.
     #[arg(long, value_name = "PROVIDER/MODEL")]
     pub(crate) fallback: Vec<ModelSpec>,
     /// Let the run begin with a fallback. Otherwise it waits where the model that was chosen gives no first answer.
@@ -55,7 +55,8 @@ impl FromStr for ModelSpec {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || {
-            "expected PROVIDER/MODEL, as in anthropic/claude-sonnet-4-5 (`provost providers` lists providers)"
+            "expected PROVIDER/MODEL, as in anthropic/claude-sonnet-4-5, or whole PROVIDER/MODEL@URL=IN/OUT (`provost \
+             providers` lists providers)"
                 .to_owned()
         };
         let (text, price) = match text.rsplit_once('=') {

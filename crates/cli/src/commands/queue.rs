@@ -84,9 +84,10 @@ pub(crate) async fn worker(world: &World, args: Worker) -> Result<u8, Failure> {
     if !args.json {
         eprintln!("working on `{}`; Ctrl-C leaves the runs to be resumed", place.store.path().display());
     }
-    let work = (0..args.jobs).map(|_| async {
-        let mut worker = Drives::new(place.store.clone(), system_clock(), &shop, interrupt.clone())?;
-        worker.work(until).await
+    let first = Drives::new(place.store.clone(), system_clock(), &shop, interrupt.clone())?;
+    let work = (0..args.jobs).map(|_| {
+        let mut worker = first.beside();
+        async move { worker.work(until).await }
     });
     for done in join_all(work).await {
         done?;

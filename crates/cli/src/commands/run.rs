@@ -26,6 +26,9 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let mut order = order(&args.order, contract)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let mut model = choose_model(&args.order.model)?;
+    if let Some(file) = &args.cassette.record {
+        keep_outside("the cassette", file, &order.workspace)?;
+    }
     model.cassette = Cassette::of(args.cassette);
     price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     window(world, &mut model).await?;

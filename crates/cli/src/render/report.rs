@@ -55,9 +55,13 @@ pub(crate) fn tokens(ledger: &Ledger) -> String {
 
 /// Cost of a ledger for people: unknown is not zero.
 pub(crate) fn cost(ledger: &Ledger) -> String {
-    match ledger.price {
-        Some(_) => dollars(ledger.cost_micros),
-        None => "cost unknown (no price given)".to_owned(),
+    match (ledger.cost(), ledger.cost_micros) {
+        (Some(cost), _) => dollars(cost),
+        (None, 0) => "cost unknown (no price given)".to_owned(),
+        (None, known) => {
+            let calls = counted(u64::from(ledger.unpriced_calls), "call");
+            format!("{} and what {calls} of a model without a known price cost", dollars(known))
+        }
     }
 }
 
