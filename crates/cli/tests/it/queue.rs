@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::script::{scene, sh, write};
+use crate::script::{scene, script, sh, submit, with, write};
 use crate::support::{Ran, Rehearsal, Repo, Running, TestEnvironment, bodies, eventually, text};
 
 struct Case {
@@ -452,4 +452,24 @@ fn a_watch_that_is_to_look_all_the_time_looks_often() {
     let case = Case::new([]);
     let run = case.env.run(&case.repo.path, &case.model, &[]).code(0).run();
     let _ = case.env.provost(["watch", &run, "--every", "0s"]).code(0);
+}
+
+/// What one worker of a process left for good, the one beside it does not try again.
+#[test]
+fn workers_of_one_process_share_what_they_left() {
+    let case = Case::new([with(write("a.txt", "x\n"), "fault", json!({ "status": 401, "times": 99 }))]);
+    let _ = case.enqueue("Refused.", &["--id", "refused"]).code(0);
+    let other = case.env.rehearse(&script([submit()]));
+    for n in 0..6 {
+        let id = format!("quick-{n}");
+        let repo = case.env.repository(&id, &[("a.txt", "one\n")]);
+        let mut args = case.enqueue_args(&repo.path, "Quick.", &["--id", &id]);
+        args.extend(["--base-url", &other.base_url].map(str::to_owned));
+        let at = args.iter().position(|arg| arg == "--base-url").unwrap();
+        args.drain(at..at + 2);
+        let _ = case.env.provost(args).code(0);
+    }
+    let _ = case.worker(&["--jobs", "2"]).code(6);
+    assert_eq!(case.model.requests().len(), 1, "a refused key is refused again");
+    assert_eq!(case.state("quick-5"), "done");
 }
