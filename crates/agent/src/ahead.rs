@@ -25,6 +25,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) environment: &'a BTreeMap<String, String>,
     pub(crate) image: Option<&'a Image>,
+    /// What was put before the policy for the act at hand, and is allowed by it or by a person.
+    pub(crate) cleared: &'a [Touch],
 }
 
 impl Sight<'_> {
@@ -36,17 +38,15 @@ impl Sight<'_> {
             Some(digest) if *digest == salt.digest(bytes) => SeenState::Same,
             Some(_) => SeenState::Different { last: None },
         };
-        let decide = |path: &RelPath| {
-            let touch = [Touch::Read { path: path.clone() }];
-            state.created().map(|created| created.policy.decide(&touch, state.rung()))
-        };
-        let root = decide(&RelPath::root());
-        // What a rule of its own asks about is not read because a search of the whole workspace may be.
+        let decide =
+            |touch: Touch| state.created().map(|created| created.policy.decide(&[touch], state.rung()));
+        let cleared: Vec<_> = self.cleared.iter().filter_map(|touch| decide(touch.clone())).collect();
+        // A file that a rule of its own asks about is not read because a search of the folder above it may be.
         let readable = |path: &RelPath| {
-            let decided = decide(path);
-            decided.as_ref().is_some_and(|decided| match decided.effect {
+            let decided = decide(Touch::Read { path: path.clone() });
+            decided.is_some_and(|decided| match decided.effect {
                 Decided::Allow => true,
-                Decided::Ask => root.as_ref() == Some(decided),
+                Decided::Ask => cleared.contains(&decided),
                 Decided::Deny => false,
             })
         };

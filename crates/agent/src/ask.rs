@@ -119,6 +119,8 @@ impl Driver<'_> {
                                 limits: &self.limits,
                                 environment: &self.environment,
                                 image: self.image.as_ref(),
+                                // Only what is allowed outright is read ahead.
+                                cleared: &[],
                             };
                             self.ahead.hear(call, &self.runtime.tools, &sight);
                         }

@@ -20,7 +20,7 @@ impl Driver<'_> {
         let args = json!({ "argv": self.gate()?.argv });
         // The command of the gate is a command like any other: the tool that makes those makes this one.
         let touches = self
-            .in_context(|ctx| Exec::default().touches(&args, ctx))
+            .in_context(&[], |ctx| Exec::default().touches(&args, ctx))
             .map_err(|bad| RunError::Contract(format!("the verification command cannot be run: {bad}")))?;
         let act = self.put_before_policy(None, "gate", &args, touches, Recovery::Supervised)?;
         self.refuse_if_denied(act)
@@ -34,7 +34,7 @@ impl Driver<'_> {
     pub(crate) async fn perform_gate(&mut self, act: ActId) -> Result<(), RunError> {
         let gate = self.gate()?;
         let args = json!({ "argv": gate.argv });
-        match self.in_context(|ctx| Exec::default().prepare(&args, ctx)) {
+        match self.in_context(&[], |ctx| Exec::default().prepare(&args, ctx)) {
             Ok(Effect::Command(request)) => {
                 let limit = Duration::from_millis(gate.limit_ms);
                 self.run_gate_command(act, CommandRequest { limit, ..request }, &gate.with).await

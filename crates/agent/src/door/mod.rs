@@ -85,7 +85,7 @@ impl Driver<'_> {
             return self.invalid(at, InvalidCall::CutOff, text);
         }
         let read = self.runtime.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
-            let touches = self.in_context(|ctx| tool.touches(&args, ctx))?;
+            let touches = self.in_context(&[], |ctx| tool.touches(&args, ctx))?;
             Ok((tool, args, touches))
         });
         let (tool, args, touches) = match read {
@@ -284,7 +284,7 @@ impl Driver<'_> {
         let prepared =
             self.runtime.tools.decode(&call.name, &call.arguments).map_err(|bad| bad.to_string()).and_then(
                 |(tool, args)| {
-                    self.in_context(|ctx| {
+                    self.in_context(&open.touches, |ctx| {
                         let touches = tool.touches(&args, ctx).map_err(|bad| bad.to_string())?;
                         if touches != open.touches {
                             return Err(
@@ -301,13 +301,14 @@ impl Driver<'_> {
     }
 
     /// Gives a tool its view of the run.
-    pub(crate) fn in_context<R>(&self, f: impl FnOnce(&Context<'_>) -> R) -> R {
+    pub(crate) fn in_context<R>(&self, cleared: &[Touch], f: impl FnOnce(&Context<'_>) -> R) -> R {
         let sight = Sight {
             recorder: &self.recorder,
             files: &self.files,
             limits: &self.limits,
             environment: &self.environment,
             image: self.image.as_ref(),
+            cleared,
         };
         sight.look(f)
     }

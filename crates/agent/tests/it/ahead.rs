@@ -152,6 +152,15 @@ async fn a_search_leaves_out_what_a_rule_asks_about() {
     runtime.approver = Arc::new(provost_agent::Always::APPROVE);
     let (run, _) = bench.start(&runtime, Contract::new("search")).await.unwrap();
     assert!(bench.told(&run, 0).await.contains("secrets"));
+    // And where the folder is searched that the rule asks about.
+    let bench = Bench::new(&[("secrets/key.txt", "a needle\n")]);
+    let searches = call("grep", json!({ "pattern": "needle", "path": "secrets" }));
+    let mut runtime = bench.runtime(vec![Answer::calls(vec![searches])]);
+    runtime.approver = Arc::new(provost_agent::Always::APPROVE);
+    let asks = workspace().with(Layer::named("asks").rule(Effect::Ask, "read secrets/").unwrap());
+    let (run, _) = bench.start(&runtime, Contract::new("search").policy(asks)).await.unwrap();
+    let told = bench.told(&run, 0).await;
+    assert!(told.contains("secrets/key.txt"), "{told}");
 }
 
 /// Behind a call that changes something nothing is read ahead: it may read what that one changes.
