@@ -73,3 +73,17 @@ pub(crate) fn limits_told(recorder: &mut Recorder, told: &RateLimits) -> Option<
     let extras = serde_json::to_vec(&told.extras).ok().filter(|_| !told.extras.is_empty());
     Some(RateLimitFact { windows, extras: extras.map(|json| recorder.content(json)) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_says_next_to_nothing_is_none() {
+        let told = |input, output| Usage { input, output, ..Usage::default() };
+        assert!(is_half(&told(20_000, 0), 120_000, 70_000), "the answer was not counted");
+        assert!(is_half(&told(1, 30_000), 120_000, 70_000), "the prompt was not counted");
+        assert!(!is_half(&told(20_000, 30_000), 120_000, 70_000));
+        assert!(!is_half(&told(1, 1), 100, 10_000), "what is small may be counted so");
+    }
+}
