@@ -9,6 +9,7 @@ mod images;
 mod net;
 mod processes;
 mod routes;
+mod servers;
 mod staged;
 
 use std::collections::BTreeMap;
@@ -187,6 +188,17 @@ fn is_missed(events: &[Event], at: usize) -> bool {
             _ => false,
         }),
         Body::ProcessChanged(_) => false,
+        // Until it is said what a server offers, nothing of it is called.
+        Body::ServerListed(body) => {
+            let next = after.iter().find_map(|event| match &event.body {
+                Body::ActStarted(other) if matches!(other.intent, Intent::Call { .. }) => Some(true),
+                Body::ServerListed(_) => Some(false),
+                Body::ProcessEnded(other) if other.act == body.act => Some(false),
+                _ => None,
+            });
+            next == Some(true)
+        }
+        Body::ServerAccepted(_) => false,
         // Missed where traffic names the host, which the worlds have none of.
         Body::NetDecided(_) => false,
         Body::PromptBroke(_) | Body::CacheMissed(_) => false,
