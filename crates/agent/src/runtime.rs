@@ -30,6 +30,7 @@ use provost_tools::mcp::{Client, Mcp};
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
+use crate::asking;
 use crate::door::{Servers, dials};
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
@@ -369,11 +370,13 @@ impl Runtime {
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
         attach(&mut recorder, sandbox.as_ref())?;
+        asking::account(&mut recorder, &self.spool)?;
         let prelude =
             Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.accept_drift()?;
         driver.recorder.commit().await?;
+        asking::done(&driver.recorder, &self.spool);
         driver.take_tools().await?;
         driver.open_talk()?;
         let messages = driver.recorder.messages().await?;

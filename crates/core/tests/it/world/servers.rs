@@ -20,6 +20,8 @@ pub(super) fn servers(choices: &mut Choices, policy: &Policy) -> Vec<Server> {
 pub(super) fn call(choices: &mut Choices) -> (&'static str, Vec<Touch>, Recovery) {
     let (tool, recovery) = choices.of(&[
         ("mail", Recovery::Indeterminate),
+        ("mail", Recovery::Indeterminate),
+        ("mail", Recovery::Indeterminate),
         ("look", Recovery::Replayable),
         ("unheard_of", Recovery::Indeterminate),
     ]);
