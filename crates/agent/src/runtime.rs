@@ -219,6 +219,7 @@ impl Runtime {
         self.check_routes(order.contract.routing.others.len())?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
+        files.show_servers(&order.contract.servers, &self.host);
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
         if let Some(gate) = &order.contract.gate {
             let image = self.image(&order.contract.policy)?;
@@ -226,6 +227,12 @@ impl Runtime {
             let rung = sandbox.receipt().rung;
             check_gate(gate, &order.contract, rung, &files, &environment, image.as_ref())?;
             check_beside(gate, &files)?;
+        }
+        if !order.contract.servers.is_empty() {
+            let image = self.image(&order.contract.policy)?;
+            let environment = self.environment(&files, image.as_ref());
+            let rung = sandbox.receipt().rung;
+            check_servers(&order.contract, rung, &files, &environment, image.as_ref())?;
         }
         Ok(Ready { files, sandbox, tracked })
     }
@@ -359,6 +366,7 @@ impl Runtime {
         let asked = Asked::of(&events);
         drop(events);
         files.restore(&created, &recorder).await?;
+        files.show_servers(&created.servers, &self.host);
         let state = recorder.state();
         if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.
@@ -601,6 +609,38 @@ fn check_gate(
         return Err(RunError::GateDenied { command: show_argv(&gate.argv), decision });
     }
     Exec::default().prepare(&args, &ctx).map(drop).map_err(|failure| cannot(failure.to_string()))
+}
+
+/// A server that the policy does not let start is refused before the work begins.
+fn check_servers(
+    contract: &Contract,
+    rung: Rung,
+    files: &Files,
+    environment: &BTreeMap<String, String>,
+    image: Option<&Image>,
+) -> Result<(), RunError> {
+    let root = image.map(Image::root);
+    let ctx = Context {
+        workspace: files.workspace(),
+        limits: &contract.limits,
+        seen: &|_, _| SeenState::Unseen,
+        readable: &|_| true,
+        environment,
+        image: root.as_deref(),
+    };
+    for server in &contract.servers {
+        let cannot = |why: String| {
+            RunError::Contract(format!("the server `{}` cannot be started: {why}", server.name))
+        };
+        let touches = Exec::default()
+            .touches(&serde_json::json!({ "argv": server.argv }), &ctx)
+            .map_err(|bad| cannot(bad.to_string()))?;
+        let decision = contract.policy.decide_ordered(&touches, rung);
+        if decision.effect == Effect::Deny {
+            return Err(RunError::ServerDenied { server: server.name.clone(), decision });
+        }
+    }
+    Ok(())
 }
 
 /// What is to be shown beside the tree must be no part of it: then the gate would judge what is not exported.
