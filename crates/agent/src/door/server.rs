@@ -13,7 +13,7 @@ use provost_core::outcome::Pause;
 use provost_core::server::{Server, starter};
 use provost_core::transcript::ToolSpec;
 use provost_sandbox::RunError as CommandError;
-use provost_tools::mcp::{Connection, Fitted, ForeignTool, Offered, Unanswered, fit};
+use provost_tools::mcp::{Connection, Cut, Fitted, ForeignTool, Met, Unanswered, fit};
 use provost_tools::{CommandRequest, Effect, Exec, Registry, Tool};
 use serde_json::json;
 use tokio::net::UnixStream;
@@ -38,7 +38,7 @@ pub(crate) struct Servers {
 }
 
 /// How it went to make a server's acquaintance.
-type Met = Result<(Arc<dyn Connection>, Vec<Offered>), String>;
+type Came = Result<Met, String>;
 
 impl Driver<'_> {
     fn server_named(&self, name: &str) -> Result<Server, RunError> {
@@ -100,7 +100,9 @@ impl Driver<'_> {
         };
         let Fitted { tools, left_out } = fit(server, offered);
         let mut text = format!("The server `{}` runs and offers {} tools.", server.name, tools.len());
-        left_out.iter().for_each(|why| text.push_str(&format!("\n{why}")));
+        for why in &left_out {
+            text.push_str(&format!("\n{why}"));
+        }
         let mut result = ActResult::of(ActEnd::Done, text);
         result.duration_ms = millis(begun);
         self.end(act, result)?;
@@ -131,7 +133,7 @@ impl Driver<'_> {
         act: ActId,
         server: &Server,
         channel: std::os::fd::OwnedFd,
-    ) -> Result<Met, RunError> {
+    ) -> Result<Came, RunError> {
         let channel = std::os::unix::net::UnixStream::from(channel);
         let channel = channel
             .set_nonblocking(true)
@@ -156,7 +158,7 @@ impl Driver<'_> {
                     Err(_) => Err(format!("it said nothing for {} s", limit.as_secs_f64())),
                 }),
                 _ = &mut ended => return Ok(Err("it ended before it said what it offers".to_owned())),
-                () = self.interrupt.requested() => return Ok(Err(Unanswered::Cut(provost_tools::mcp::Cut::Interrupted).to_string())),
+                () = self.interrupt.requested() => return Ok(Err(Unanswered::Cut(Cut::Interrupted).to_string())),
             }
         }
     }

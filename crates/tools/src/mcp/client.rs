@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
-use super::{BoxFuture, Client, Connection, Cut, Offered, Reply, Unanswered, reply};
+use super::{BoxFuture, Client, Connection, Cut, Met, Offered, Reply, Unanswered, reply};
 
 /// Longest message of a server, in bytes. The rest of a server's words is not held for it.
 const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;
@@ -29,10 +29,7 @@ const MOST_OFFERED: usize = 1024;
 pub struct Mcp;
 
 impl Client for Mcp {
-    fn connect(
-        &self,
-        channel: UnixStream,
-    ) -> BoxFuture<'_, Result<(Arc<dyn Connection>, Vec<Offered>), Unanswered>> {
+    fn connect(&self, channel: UnixStream) -> BoxFuture<'_, Result<Met, Unanswered>> {
         Box::pin(async move {
             let us = Implementation::new("provost", env!("CARGO_PKG_VERSION"));
             // None of what a server may ask of a client: nobody sits here to be asked.
@@ -62,7 +59,7 @@ async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<
         let page = service.list_tools(params).await.map_err(unanswered)?;
         offered.extend(page.tools.into_iter().map(|tool| Offered {
             name: tool.name.into_owned(),
-            description: tool.description.map_or_else(String::new, |text| text.into_owned()),
+            description: tool.description.map_or_else(String::new, std::borrow::Cow::into_owned),
             schema: Value::Object(tool.input_schema.as_ref().clone()),
         }));
         cursor = page.next_cursor;

@@ -54,12 +54,11 @@ pub fn fit(server: &Server, mut offered: Vec<Offered>) -> Fitted {
                 } else {
                     None
                 };
-                match why {
-                    Some(why) => fitted.left_out.push(format!("`{own}` is left out: {why}.")),
-                    None => {
-                        held += size;
-                        fitted.tools.insert(tool.name, spec);
-                    }
+                if let Some(why) = why {
+                    fitted.left_out.push(format!("`{own}` is left out: {why}."));
+                } else {
+                    held += size;
+                    fitted.tools.insert(tool.name, spec);
                 }
             }
         }

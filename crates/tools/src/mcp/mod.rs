@@ -25,14 +25,14 @@ pub use tool::ForeignTool;
 /// A future on the heap.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A server that answers, and the tools that it says it has.
+pub type Met = (Arc<dyn Connection>, Vec<Offered>);
+
 /// Speaks with servers.
 pub trait Client: Send + Sync {
     /// Makes the acquaintance of a server over `channel`, and asks for its tools. Takes as long as the server does: the
     /// caller bounds it.
-    fn connect(
-        &self,
-        channel: UnixStream,
-    ) -> BoxFuture<'_, Result<(Arc<dyn Connection>, Vec<Offered>), Unanswered>>;
+    fn connect(&self, channel: UnixStream) -> BoxFuture<'_, Result<Met, Unanswered>>;
 }
 
 /// A server that answers.

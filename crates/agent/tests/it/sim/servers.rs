@@ -5,7 +5,7 @@ use std::sync::Arc;
 use provost_core::act::Intent;
 use provost_core::event::Body;
 use provost_core::server::Server;
-use provost_tools::mcp::{BoxFuture, Client, Connection, Cut, Offered, Reply, Unanswered};
+use provost_tools::mcp::{BoxFuture, Client, Connection, Cut, Met, Offered, Reply, Unanswered};
 use serde_json::{Map, Value, json};
 use tokio::net::UnixStream;
 
@@ -32,10 +32,7 @@ fn offered(name: &str) -> Offered {
 }
 
 impl Client for SimClient {
-    fn connect(
-        &self,
-        _: UnixStream,
-    ) -> BoxFuture<'_, Result<(Arc<dyn Connection>, Vec<Offered>), Unanswered>> {
+    fn connect(&self, _: UnixStream) -> BoxFuture<'_, Result<Met, Unanswered>> {
         self.0.pass("before a server said what it offers");
         let peer = Arc::new(Peer(self.0.clone())) as Arc<dyn Connection>;
         Box::pin(std::future::ready(Ok((peer, vec![offered("mail"), offered("look")]))))
