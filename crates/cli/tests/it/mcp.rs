@@ -279,6 +279,22 @@ fn i3_a_tool_that_changed_is_refused_until_it_is_accepted() {
     }
 }
 
+/// A fork has the list that its run took; the server of the run is none of its own, and is started anew.
+#[test]
+fn a_run_with_a_server_is_forked() {
+    let scene = Scene::new("", "", [append("a.txt"), append("a.txt")]);
+    let _ = scene.run(&[]).code(0);
+    let run = scene.env.only_run();
+    let to = scene.env.at("fork").display().to_string();
+    let _ = scene.env.provost(["fork", &run, "--step", "1", "--to", &to, "--id", "the-fork"]).code(0);
+    let model = scene.env.rehearse(&script([append("a.txt"), append("a.txt"), submit()]));
+    let _ = scene.env.provost(["resume", "the-fork", "--base-url", &model.base_url, "--json"]).code(0);
+    assert_eq!(fs::read_to_string(scene.env.at("fork/a.txt")).unwrap(), "one\ntwo\ntwo\n");
+    let journal = scene.env.journal("the-fork");
+    let listed = bodies(&journal, "server.listed");
+    assert_eq!((listed.len(), &listed[1].get("changed")), (2, &None));
+}
+
 /// Four hundred tools are cut down to what a prompt bears, with words.
 #[test]
 fn m4_a_server_with_hundreds_of_tools_is_bounded() {
