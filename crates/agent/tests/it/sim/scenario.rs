@@ -111,7 +111,7 @@ impl Scenario {
         }
         // Drawn apart, as above.
         let mut folds = Draw::new(seed ^ 0x666f);
-        let window = (folds.below(4) == 0).then(|| 60 + 10 * folds.below(4));
+        let window = (folds.below(3) == 0).then(|| 40 + 10 * folds.below(4));
         if window.is_some() {
             contract.budget.tokens = None;
             contract.routing.others.iter_mut().for_each(|route| route.model.window = window);
