@@ -31,5 +31,8 @@ fn a_long_run_folds_its_context_and_says_so() {
 
     let log = env.provost(["log", &run]).code(0).stdout;
     let line = log.lines().find(|line| line.contains("context folded at")).unwrap();
-    assert!(line.contains("of 12,000 tokens") && line.contains("the model's summary stands for it"), "{line}");
+    assert!(
+        line.contains("of 12,000 tokens") && line.contains("the model's summary stands for it"),
+        "{line}"
+    );
 }

@@ -127,7 +127,9 @@ impl Dialogue for Playing {
         };
         // As much as is estimated, so that drivers that were told a count and such that were not see the same.
         let input = if self.counts { self.prompt_bytes() as u64 / 3 } else { 10 };
-        answer.usage = Some(Usage { input, output: 5, ..Usage::default() });
+        let usage = Usage { input, output: 5, ..Usage::default() };
+        answer.usage = Some(usage);
+        self.world.with(|state| state.billed += usage.total());
         self.world.pass("after an answer");
         Box::pin(ready(Ok(answer)))
     }
