@@ -31,8 +31,6 @@ struct Playing {
     counts: bool,
     answers: usize,
     results: usize,
-    /// Whether what it was told last asks for a summary.
-    for_summary: bool,
 }
 
 impl Provider for SimModel {
@@ -58,7 +56,6 @@ impl Provider for SimModel {
             counts: *counts,
             answers: 0,
             results: 0,
-            for_summary: false,
         })
     }
 }
@@ -70,8 +67,6 @@ impl Dialogue for Playing {
             Message::Results { results } => self.results += results.len(),
             Message::User { .. } => {}
         }
-        let asks = |text: &str| text.starts_with("Your context is nearly full");
-        self.for_summary = matches!(message, Message::User { text, .. } if asks(text));
     }
 
     fn prompt_bytes(&self) -> usize {
@@ -84,7 +79,7 @@ impl Dialogue for Playing {
         _: &'a mut dyn Sink,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
         // I2: what the model is shown is durable.
-        let (answered, in_script) = self.world.with(|state| {
+        let (answered, in_script, for_summary) = self.world.with(|state| {
             let mut said = Said::default();
             state.events.iter().for_each(|event| said.apply(event));
             let (mut answers, mut results) = (0, 0);
@@ -112,15 +107,14 @@ impl Dialogue for Playing {
                     _ => {}
                 }
             }
-            assert_eq!(self.for_summary, for_summary);
             assert!(invocation.id.ends_with(&answered.to_string()), "{} after {answered}", invocation.id);
-            (answered, in_script)
+            (answered, in_script, for_summary)
         });
         self.world.pass("before an answer");
         if self.refused_from.is_some_and(|from| answered >= from) {
             return Box::pin(ready(Err(Failure::new(FailureClass::Auth, "the key is refused"))));
         }
-        let mut answer = if self.for_summary {
+        let mut answer = if for_summary {
             self.summary.clone()
         } else {
             self.script.get(in_script).cloned().unwrap_or_else(|| Answer::text("done"))
