@@ -215,7 +215,9 @@ fn round(
 fn words(events: &[Event]) -> Vec<Digest> {
     let mut dialogue = dialogue::Dialogue::default();
     let mut words = BTreeSet::new();
-    events.iter().for_each(|event| dialogue.apply(event));
+    for event in events {
+        dialogue.apply(event);
+    }
     for item in dialogue.items() {
         match item {
             Item::User(digest) | Item::Assistant(digest) => drop(words.insert(*digest)),

@@ -94,7 +94,9 @@ fn results_come_in_call_order_whatever_finishes_first() {
     events.extend(ends.into_iter().chain(tail));
 
     let mut dialogue = Dialogue::default();
-    events.iter().for_each(|event| dialogue.apply(event));
+    for event in &events {
+        dialogue.apply(event);
+    }
     let result = |n: u64, end: ActEnd| ItemResult { text: digest(700 + n), is_error: end != ActEnd::Done };
     let results =
         Item::Results(vec![result(0, ActEnd::Done), result(1, ActEnd::Done), result(2, ActEnd::Refused)]);
@@ -179,7 +181,9 @@ fn a_fold_leaves_the_goal_and_the_newest_steps_word_for_word() {
     };
     say(9, fold(2, 400));
     let mut dialogue = Dialogue::default();
-    events.iter().for_each(|event| dialogue.apply(event));
+    for event in &events {
+        dialogue.apply(event);
+    }
     let results = |n| Item::Results(vec![ItemResult { text: digest(n), is_error: true }]);
     let kept = [
         Item::User(digest(1)),

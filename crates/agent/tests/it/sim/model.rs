@@ -81,7 +81,9 @@ impl Dialogue for Playing {
         // I2: what the model is shown is durable.
         let (answered, in_script, for_summary) = self.world.with(|state| {
             let mut said = Said::default();
-            state.events.iter().for_each(|event| said.apply(event));
+            for event in &state.events {
+                said.apply(event);
+            }
             let (mut answers, mut results) = (0, 0);
             for item in said.items() {
                 match item {
