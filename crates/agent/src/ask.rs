@@ -13,6 +13,7 @@ use provost_model::{Answer, Billed, Failure, FailureClass, Invocation, Sink};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::ahead::{Ahead, Sight};
+use crate::asking::{Asking, Kept};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
@@ -27,11 +28,13 @@ struct Relay<'a> {
     calls: UnboundedSender<Call>,
     /// Bytes of an answer that came.
     heard: u32,
+    kept: Kept,
 }
 
 impl Relay<'_> {
     fn hear(&mut self, piece: &str) {
         self.heard = self.heard.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
+        self.kept.heard(self.heard);
     }
 }
 
@@ -103,7 +106,8 @@ impl Driver<'_> {
             let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
             let (calls, mut heard) = unbounded_channel();
-            let mut relay = Relay { observer: observer.as_ref(), calls, heard: 0 };
+            let kept = self.keep_asking(&invocation, attempt, estimate, max_output)?;
+            let mut relay = Relay { observer: observer.as_ref(), calls, heard: 0, kept };
             // Another attempt may ask for something else.
             self.ahead = Ahead::default();
             let answer = {
@@ -132,6 +136,8 @@ impl Driver<'_> {
                 }
             };
             let reserved = Reserved { input: estimate, output: max_output };
+            // Gone with the next commit, which has what became of it.
+            self.stale.push(relay.kept.path().to_owned());
             let answer = answer.unwrap_or_else(|| {
                 let failure = Failure::new(FailureClass::Cancelled, "given up: the run is to stop");
                 Err(failure.with_billed(Billed::Perhaps { answer_bytes: relay.heard }))
@@ -162,6 +168,20 @@ impl Driver<'_> {
                 }
             }
         }
+    }
+
+    /// Keeps, beside the journal, what is about to be asked.
+    fn keep_asking(&self, invocation: &str, attempt: u32, input: u64, output: u64) -> Result<Kept, RunError> {
+        let asking = Asking {
+            invocation: invocation.to_owned(),
+            route: self.talk.route,
+            attempt,
+            failed_before: self.recorder.state().counts().failed_requests,
+            input,
+            output,
+            answer_bytes: 0,
+        };
+        Kept::begin(&self.runtime.spool, self.recorder.lease.run.as_str(), asking)
     }
 
     /// Waits, while commands go on.

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod ask;
+mod asking;
 mod checkout;
 mod door;
 mod driver;

@@ -28,6 +28,7 @@ use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
+use crate::asking;
 use crate::door::dials;
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
@@ -344,10 +345,12 @@ impl Runtime {
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
         attach(&mut recorder, sandbox.as_ref())?;
+        asking::account(&mut recorder, &self.spool)?;
         let prelude =
             Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.recorder.commit().await?;
+        asking::done(&driver.recorder, &self.spool);
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
         driver.stop = driver.recorder.last_stop();

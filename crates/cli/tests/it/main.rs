@@ -24,6 +24,7 @@ mod ignores;
 mod images;
 mod kill;
 mod leak;
+mod lost_answer;
 mod main_job;
 mod models;
 mod money;

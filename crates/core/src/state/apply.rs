@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::check::{Checked, must};
 use super::decided::Order;
-use super::route::LEAVES_OPEN;
+use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::budget::{Bound, Ledger};
@@ -134,7 +134,7 @@ impl RunState {
                     | Body::ProcessChanged(_)
                     | Body::ProcessEnded(_)
                     | Body::WorkspaceDrifted(_)
-            );
+            ) || matches!(&event.body, Body::ModelFailed(body) if self.was_lost(body));
             must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
             None
         };
@@ -252,6 +252,7 @@ impl RunState {
         self.attached = true;
         self.pause = None;
         self.counts.drivers += 1;
+        self.first_of_driver = self.next_seq + 1;
         self.decide_again();
         Ok(())
     }
@@ -313,8 +314,24 @@ impl RunState {
         }
     }
 
+    /// Whether it accounts for a request that was lost with the driver before: the next says so first thing.
+    fn was_lost(&self, body: &ModelFailed) -> bool {
+        body.class == UNKNOWN_OUTCOME && self.counts.drivers > 1 && self.next_seq == self.first_of_driver
+    }
+
+    /// A request that was lost with its driver was due then; since, the run may have been cancelled, or files put back.
+    fn must_have_been_asked(&self, step: StepId, route: RouteId) -> Checked {
+        must(self.step_is_closed(), "the step before it is not over")?;
+        must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
+        must(self.model_of(route).is_some(), "it asks a model that the contract does not name")
+    }
+
     fn model_failed(&mut self, body: &ModelFailed) -> Checked {
-        self.must_be_asked(body.step, body.route)?;
+        if self.was_lost(body) {
+            self.must_have_been_asked(body.step, body.route)?;
+        } else {
+            self.must_be_asked(body.step, body.route)?;
+        }
         must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
         must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.counts.failed_requests += 1;

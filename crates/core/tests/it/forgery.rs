@@ -20,7 +20,8 @@ use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
-    Note, NoteWhy, RunFinished, Settlement, SubmitVia, Submitted, Verdict, WorkspaceDrifted,
+    Note, NoteWhy, RunCancelled, RunFinished, RunHeld, Settlement, SubmitVia, Submitted, Verdict,
+    WorkspaceDrifted,
 };
 use provost_core::id::{ActId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};

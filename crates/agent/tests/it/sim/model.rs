@@ -89,7 +89,9 @@ impl Dialogue for Playing {
             return Box::pin(ready(Err(Failure::new(FailureClass::Auth, "the key is refused"))));
         }
         let mut answer = self.script.get(self.answers).cloned().unwrap_or_else(|| Answer::text("done"));
-        answer.usage = Some(Usage { input: 10, output: 5, ..Usage::default() });
+        let usage = Usage { input: 10, output: 5, ..Usage::default() };
+        answer.usage = Some(usage);
+        self.world.with(|state| state.billed += usage.total());
         self.world.pass("after an answer");
         Box::pin(ready(Ok(answer)))
     }

@@ -4,7 +4,7 @@ use provost_core::budget::Budget;
 use provost_core::contract::{Contract, Gate};
 use provost_core::event::ModelFact;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
-use provost_core::route::{Escalate, Route, RouteId, Routing};
+use provost_core::route::{Escalate, Route, RouteId, Routing, Unresolved};
 use provost_model::Answer;
 use serde_json::json;
 
@@ -102,6 +102,8 @@ impl Scenario {
                 others: vec![route("fallback"), route("stronger")],
                 fallback: vec![RouteId(1)],
                 escalate: Some(Escalate { after: 1, to: RouteId(2) }),
+                // A request that was lost on its way to the model that refuses would be waited for without end.
+                unresolved: Unresolved::GoOn,
                 ..Routing::default()
             };
         }
