@@ -70,11 +70,12 @@ fn kinds_are_all_kinds() {
         Body::WorkspaceRewound(_) => 21,
         Body::WorkspaceRestored(_) => 22,
         Body::Note(_) => 23,
-        Body::Submitted(_) => 24,
-        Body::GateJudged(_) => 25,
-        Body::RunHeld(_) => 26,
-        Body::RunCancelled(_) => 27,
-        Body::RunFinished(_) => 28,
+        Body::ContextFolded(_) => 24,
+        Body::Submitted(_) => 25,
+        Body::GateJudged(_) => 26,
+        Body::RunHeld(_) => 27,
+        Body::RunCancelled(_) => 28,
+        Body::RunFinished(_) => 29,
     };
     let places: Vec<usize> = one_of_each().iter().map(|event| place(&event.body)).collect();
     assert_eq!(places, (0..KINDS.len()).collect::<Vec<_>>());
