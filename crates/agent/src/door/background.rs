@@ -348,6 +348,9 @@ impl Driver<'_> {
             Some(Live { egress, published, .. }) => (egress.map(|egress| egress.report()), published),
             None => (None, None),
         };
+        // Nobody speaks with a server that is gone.
+        let server = self.recorder.state().process(process).and_then(|process| process.server.clone());
+        server.and_then(|server| self.servers.connections.remove(&server));
         let net = net.unwrap_or_default();
         let published = published.map(|published| published.report());
         let found = self.look_after(None).await?;

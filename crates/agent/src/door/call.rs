@@ -47,7 +47,6 @@ impl Driver<'_> {
         let limit =
             state.server(&server).map_or(Duration::ZERO, |server| Duration::from_millis(server.timeout_ms));
         if self.background.get(&process).is_none_or(|live| live.command.has_ended()) {
-            self.servers.connections.remove(&server);
             return self.end_process(process).await;
         }
         let Some(connection) = self.servers.connections.get(&server).cloned() else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
-use provost::core::act::{ActEnd, Change};
+use provost::core::act::{ActEnd, Change, show_argv};
 use provost::core::changes::Changes;
 use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
@@ -364,6 +364,9 @@ impl Console {
             self.line(&format!("  {line}"));
         }
         self.line(&format!("  policy {}", policy(&created.policy)));
+        for server in &created.servers {
+            self.line(&format!("  server {}: {}", shown(&server.name), shown(&show_argv(&server.argv))));
+        }
         if created.policy.workspace.is_staged() {
             self.line(
                 "  changes of commands are staged: they come into the workspace when the command has ended",

@@ -115,6 +115,9 @@ fn i1_a_call_passes_the_policy() {
     let scene = Scene::new("", "", [append("a.txt")]);
     let file = scene.file.clone();
     let _ = scene.env.run(&scene.repo.path, &scene.model, &["--mcp", &file]).code(5);
+    // Whoever is asked sees what the server would be told.
+    let shown = scene.env.provost(["status", &scene.env.only_run()]).code(0).stdout;
+    assert!(shown.contains("call small.append") && shown.contains("\"line\": \"two\""), "{shown}");
     assert_eq!(fs::read_to_string(scene.repo.path.join("a.txt")).unwrap(), "one\n");
     let scene = Scene::new("", "", [append("a.txt")]);
     let _ = scene.run(&["--deny", "call small.append"]).code(0);
@@ -329,4 +332,14 @@ fn a_real_server_answers() {
     let _ = env.run(&repo.path, &model, &["--mcp", &file, "--allow", "call git.git_log"]).code(0);
     let told = told(&model);
     assert!(told[0].contains("Commit"), "{told:?}");
+}
+
+#[test]
+fn explain_knows_calls() {
+    let env = TestEnvironment::new();
+    let explain = |args: &[&str]| env.provost(["policy", "explain"].iter().chain(args)).code(0).stdout;
+    let allowed = explain(&["--allow", "call git.git_*", "call", "git.git_log"]);
+    assert!(allowed.contains("allow") && allowed.contains("call git.git_*"), "{allowed}");
+    assert!(explain(&["call", "git.git_log"]).contains("default call = ask"));
+    assert!(explain(&["call", "git__git_log"]).contains("`server.tool`"));
 }

@@ -223,9 +223,8 @@ fn is_bound(first: &Body, second: &Body) -> bool {
         && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
     // A background command dials before the act that starts it is over, and after.
     let dials_on = match (first, second) {
-        (Body::NetDecided(_), Body::ActFinished(body)) => {
-            body.told.is_some_and(|told| told.process == body.act)
-        }
+        // Any other command that is done says how it exited.
+        (Body::NetDecided(_), Body::ActFinished(body)) => body.end == ActEnd::Done && body.command.is_none(),
         _ => false,
     };
     let same_act = same_act && !dials_on;
