@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use provost_core::act::show_argv;
+use provost_core::agents::AgentLimits;
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
 use provost_core::event::{
     Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, RunFinished, Settlement, Verdict,
 };
-use provost_core::id::{ActId, RunId};
+use provost_core::id::{ActId, AgentId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Policy};
 use provost_core::route::RouteId;
@@ -29,7 +30,7 @@ use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
 use crate::door::dials;
-use crate::driver::{Driver, Ending, last_answer};
+use crate::driver::{Driver, Ending};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
@@ -43,6 +44,7 @@ use crate::queue;
 use crate::recorder::Recorder;
 use crate::rewind;
 use crate::talk::{Asked, Talk};
+use crate::tree::{Aside, Narrow};
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -194,7 +196,7 @@ impl Runtime {
         self.check_routes(order.contract.routing.others.len())?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
-        let sandbox = self.contain(&order.contract.policy, &mut files)?;
+        let sandbox = self.contain(&order.contract.policy, &Narrow::root(), &mut files)?;
         if let Some(gate) = &order.contract.gate {
             let image = self.image(&order.contract.policy)?;
             let environment = self.environment(&files, image.as_ref());
@@ -214,7 +216,10 @@ impl Runtime {
     ) -> Result<Ending, RunError> {
         let Ready { mut files, sandbox, tracked } = ready;
         let manifest = files.keep_base(&mut recorder)?;
-        let specs = self.tools.specs();
+        let specs = match order.contract.limits.agents {
+            AgentLimits::NONE => self.tools.without("delegate").specs(),
+            _ => self.tools.specs(),
+        };
         let tools = serde_json::to_vec(&specs).map_err(|error| RunError::Internal(error.to_string()))?;
         let system = prompt::system(&order.contract, files.root(), sandbox.receipt());
         let contract = order.contract;
@@ -338,7 +343,7 @@ impl Runtime {
             // No command was under way: what is there now is a person's.
             files.know_again();
         }
-        let sandbox = self.contain(&created.policy, &mut files)?;
+        let sandbox = self.contain(&created.policy, &Narrow::root(), &mut files)?;
         let system = String::from_utf8_lossy(&recorder.bytes(&created.system).await?).into_owned();
         let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
@@ -348,10 +353,11 @@ impl Runtime {
             Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.recorder.commit().await?;
-        let messages = driver.recorder.messages().await?;
-        driver.answer = last_answer(&messages).map(Arc::new);
-        driver.stop = driver.recorder.last_stop();
-        driver.say_again(&messages, &asked)?;
+        driver.aside.asked = asked;
+        driver.turn().await?;
+        if driver.agent == AgentId::ROOT {
+            driver.read_back().await?;
+        }
         driver.take_letters().await?;
         driver.take_answers(answers)?;
         self.drive(driver, held).await.map(Taken::Driven)
@@ -407,7 +413,11 @@ impl Runtime {
             runtime: self,
             image,
             talk: Talk::open(route, self.asked(route)?.as_ref(), prelude.clone(), recorder.salt()),
+            root_prelude: prelude.clone(),
             prelude,
+            agent: AgentId::ROOT,
+            aside: Aside::default(),
+            narrow: Narrow::root(),
             files,
             sandbox,
             limits,
@@ -474,8 +484,15 @@ impl Runtime {
         result
     }
 
-    pub(crate) fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
+    /// Contains commands in the workspace. `narrow` holds them to less than the run's policy does.
+    pub(crate) fn contain(
+        &self,
+        policy: &Policy,
+        narrow: &Narrow,
+        files: &mut Files,
+    ) -> Result<Arc<dyn Contained>, RunError> {
         let mut profile = files.profile(policy, &self.host)?;
+        narrow.apply(&mut profile, files);
         let sandbox = match self.sandbox(policy, profile.clone()) {
             Err(RunError::Containment(Unavailable::Staging { .. })) => {
                 // No layer is to be had: a copy may be.
@@ -662,6 +679,7 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
             "a bound on cost needs a price of each model: without one the cost is unknown, not zero",
         );
     }
+    contract.limits.agents.check().map_err(RunError::Contract)?;
     contract.routing.check().map_err(|why| RunError::Contract(format!("the routing cannot be: {why}")))?;
     if contract.gate.as_ref().is_some_and(|gate| gate.argv.is_empty()) {
         return refuse("the verification command is empty");

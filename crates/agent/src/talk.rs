@@ -1,9 +1,10 @@
 //! The dialogue with one of the contract's models, and what the journal knows of its prompts.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use provost_core::event::{Body, Event, PromptBroke, PromptFact};
-use provost_core::id::StepId;
+use provost_core::id::{AgentId, StepId};
 use provost_core::prompt::Break;
 use provost_core::route::RouteId;
 use provost_core::transcript::{Message, Usage};
@@ -35,20 +36,20 @@ struct Metered {
     tokens: u64,
 }
 
-/// What a journal says of the prompts of its answers, in their order.
+/// What a journal says of the prompts of an agent's answers, in their order.
+#[derive(Default)]
 pub(crate) struct Asked(Vec<(StepId, RouteId, Option<PromptFact>)>);
 
 impl Asked {
-    pub(crate) fn of(events: &[Event]) -> Self {
-        Self(
-            events
-                .iter()
-                .filter_map(|event| match &event.body {
-                    Body::ModelAnswered(body) => Some((body.step, body.route, body.prompt)),
-                    _ => None,
-                })
-                .collect(),
-        )
+    /// Those of each agent.
+    pub(crate) fn of(events: &[Event]) -> BTreeMap<AgentId, Self> {
+        let mut all: BTreeMap<AgentId, Self> = BTreeMap::new();
+        for event in events {
+            if let Body::ModelAnswered(body) = &event.body {
+                all.entry(event.agent).or_default().0.push((body.step, body.route, body.prompt));
+            }
+        }
+        all
     }
 
     fn prompt(&self, answer: usize, route: RouteId) -> Option<(StepId, PromptFact)> {

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::Spawn;
 use crate::caps::CapHit;
 use crate::digest::Digest;
 use crate::path::RelPath;
@@ -322,6 +323,8 @@ pub enum Intent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         publish: Option<u16>,
     },
+    /// Start an agent. The act is open until that ends.
+    Spawn(Box<Spawn>),
 }
 
 /// How an act ended.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::AgentLimits;
 use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
@@ -68,7 +69,7 @@ impl Source {
     }
 }
 
-/// Limits of single acts.
+/// Limits of single acts, and of the tree of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -80,6 +81,9 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Most output tokens of one answer.
     pub answer_tokens: u64,
+    /// The agents that the root may have beside it; none in a contract that does not say.
+    #[serde(default, skip_serializing_if = "AgentLimits::is_none")]
+    pub agents: AgentLimits,
 }
 
 impl Default for Limits {
@@ -89,6 +93,7 @@ impl Default for Limits {
             output_bytes: 32 * 1024,
             file_bytes: 1024 * 1024,
             answer_tokens: 16_384,
+            agents: AgentLimits::STANDARD,
         }
     }
 }
@@ -115,7 +120,7 @@ pub struct Contract {
     pub price: Option<Price>,
     /// Whom to ask beside the model, and when; [`Routing::default`] is nobody.
     pub routing: Routing,
-    /// Limits of single acts.
+    /// Limits of single acts, and of the tree of agents.
     pub limits: Limits,
 }
 
@@ -168,7 +173,7 @@ impl Contract {
         self
     }
 
-    /// Sets the limits of single acts.
+    /// Sets the limits of single acts and of the tree of agents.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

@@ -1,9 +1,9 @@
 //! The dialogue as a projection of the events: which blobs make up which message, in which order.
 
-use crate::act::ActEnd;
+use crate::act::{ActEnd, Intent};
 use crate::digest::Digest;
 use crate::event::{Body, CallRef, Event, MOST_CALLS};
-use crate::id::ActId;
+use crate::id::{ActId, AgentId};
 use std::collections::BTreeMap;
 
 /// One message, its words named by digest.
@@ -26,17 +26,32 @@ pub struct ItemResult {
     pub is_error: bool,
 }
 
-/// Folds events into messages. A call and its result are never apart: the results of an answer come out as one item
+/// Folds events into the messages of one agent, the root where no other is named. A call and its result are never apart: the results of an answer come out as one item
 /// once all are there.
 #[derive(Debug, Default)]
 pub struct Dialogue {
+    agent: AgentId,
     acts: BTreeMap<ActId, CallRef>,
     results: Vec<Option<ItemResult>>,
 }
 
 impl Dialogue {
+    /// That of an agent. It begins with its goal, and nothing of what others said is in it.
+    pub fn of(agent: AgentId) -> Self {
+        Self { agent, ..Self::default() }
+    }
+
     /// The messages that `event` completes, at most one.
     pub fn apply(&mut self, event: &Event) -> Option<Item> {
+        if let Body::ActStarted(body) = &event.body
+            && let Intent::Spawn(spawn) = &body.intent
+            && spawn.agent == self.agent
+        {
+            return Some(Item::User(spawn.goal));
+        }
+        if event.agent != self.agent {
+            return None;
+        }
         match &event.body {
             Body::RunCreated(body) => Some(Item::User(body.goal)),
             Body::Note(body) => Some(Item::User(body.text)),

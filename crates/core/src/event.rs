@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use read::BadEvent;
 
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
+pub use crate::agents::AgentEnded;
 use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
@@ -118,6 +119,9 @@ pub enum Body {
     /// A background command is over.
     #[serde(rename = "process.ended")]
     ProcessEnded(Box<ProcessEnded>),
+    /// An agent that an act started is over.
+    #[serde(rename = "agent.ended")]
+    AgentEnded(AgentEnded),
     /// Files changed that no act changed.
     #[serde(rename = "workspace.drifted")]
     WorkspaceDrifted(WorkspaceDrifted),
@@ -169,6 +173,7 @@ impl Body {
             Self::ActFinished(_) => "act.finished",
             Self::ProcessChanged(_) => "process.changed",
             Self::ProcessEnded(_) => "process.ended",
+            Self::AgentEnded(_) => "agent.ended",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::WorkspaceRewound(_) => "workspace.rewound",
             Self::WorkspaceRestored(_) => "workspace.restored",
@@ -656,7 +661,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 28] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -675,6 +680,7 @@ pub const KINDS: [&str; 27] = [
     "act.finished",
     "process.changed",
     "process.ended",
+    "agent.ended",
     "workspace.drifted",
     "workspace.rewound",
     "workspace.restored",

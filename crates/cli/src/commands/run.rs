@@ -60,6 +60,10 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
         cost_micros: args.max_cost,
         time_ms: args.timeout.map(|limit| limit.as_millis() as u64),
     });
+    contract.limits.agents = match args.max_agents {
+        0 => AgentLimits::NONE,
+        total => AgentLimits { total, ..AgentLimits::STANDARD },
+    };
     if let Some(line) = &args.verify {
         if line.trim().is_empty() {
             return Err(Failure::usage("--verify is empty: nothing would be verified")

@@ -74,6 +74,7 @@ impl Preview {
             | Effect::Start { .. }
             | Effect::Poll { .. }
             | Effect::Kill { .. }
+            | Effect::Delegate(_)
             | Effect::Submit { .. } => Ok(Vec::new()),
         }
     }

@@ -1,12 +1,19 @@
 //! The dialogue: a call and its result are never apart, and results come in call order.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use provost_core::act::ActEnd;
 use provost_core::dialogue::{Dialogue, Item, ItemResult};
 use provost_core::event::{Body, Event};
+use provost_core::id::AgentId;
 
 use crate::cases;
 use crate::world::{digest, good_run, journals};
+
+fn agents_of(events: &[Event]) -> BTreeSet<AgentId> {
+    events.iter().map(|event| event.agent).collect()
+}
 
 proptest! {
     #![proptest_config(cases(200))]
@@ -14,26 +21,41 @@ proptest! {
     /// Worlds read several calls before the first is carried out, and finish them in any order.
     #[test]
     fn every_answer_with_calls_is_followed_by_its_results(events in journals()) {
-        let mut dialogue = Dialogue::default();
-        let mut calls = 0;
-        for event in &events {
-            match dialogue.apply(event) {
-                Some(Item::Results(results)) => {
-                    prop_assert!(calls > 0, "results without calls");
-                    prop_assert_eq!(results.len(), calls);
-                    calls = 0;
+        for agent in agents_of(&events) {
+            let mut dialogue = Dialogue::of(agent);
+            let mut calls = 0;
+            for event in &events {
+                match dialogue.apply(event) {
+                    Some(Item::Results(results)) => {
+                        prop_assert!(calls > 0, "results without calls");
+                        prop_assert_eq!(results.len(), calls);
+                        calls = 0;
+                    }
+                    Some(Item::Assistant(_)) => {
+                        prop_assert_eq!(calls, 0, "an answer while results are due");
+                        let Body::ModelAnswered(body) = &event.body else { unreachable!() };
+                        calls = body.calls as usize;
+                    }
+                    Some(Item::User(_)) => prop_assert_eq!(calls, 0, "words between calls and results"),
+                    None => {}
                 }
-                Some(Item::Assistant(_)) => {
-                    prop_assert_eq!(calls, 0, "an answer while results are due");
-                    let Body::ModelAnswered(body) = &event.body else { unreachable!() };
-                    calls = body.calls as usize;
-                }
-                Some(Item::User(_)) => prop_assert_eq!(calls, 0, "words between calls and results"),
-                None => {}
             }
+            let cancelled = events.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
+            prop_assert!(calls == 0 || cancelled, "the run ended with results due");
         }
-        let cancelled = events.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
-        prop_assert!(calls == 0 || cancelled, "the run ended with results due");
+    }
+
+    /// Each message belongs to one agent, and a child begins with its goal and nothing else.
+    #[test]
+    fn each_agents_dialogue_is_its_own(events in journals()) {
+        let agents = agents_of(&events);
+        for agent in &agents {
+            let mut dialogue = Dialogue::of(*agent);
+            let said: Vec<(&Event, Item)> =
+                events.iter().filter_map(|event| Some((event, dialogue.apply(event)?))).collect();
+            prop_assert!(matches!(said[0].1, Item::User(_)));
+            prop_assert!(said[1..].iter().all(|(event, _)| event.agent == *agent));
+        }
     }
 
     #[test]

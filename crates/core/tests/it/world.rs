@@ -5,11 +5,14 @@
 //! out the world does the simplest thing, which leads to the end of the run; a shorter list is thus a simpler world,
 //! and proptest shrinks it. Nothing here looks into the state beyond its public surface.
 
+mod agents;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
+use provost_core::agents::AgentEnd;
 use provost_core::budget::{Bound, Budget, Price};
 use provost_core::changes::Changes;
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
@@ -171,7 +174,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         budget,
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
-        limits: Limits::default(),
+        limits: Limits { agents: agents::limits(choices), ..Limits::default() },
         model: model("m"),
         routing: routing(choices, &Price::of_rates(dear)).kept(),
         source: Source::Directory { commit: None, scope: RelPath::root() },
@@ -232,6 +235,7 @@ fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
     created.price = queued.price.clone();
     created.routing = queued.routing;
     created.gate = queued.gate;
+    created.limits = queued.limits;
 }
 
 pub(crate) fn held() -> Body {
@@ -392,7 +396,7 @@ impl World {
             Next::Call(call) => self.call(call),
             Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
             Next::Submit(via) => {
-                let step = StepId(self.state.ledger().steps - 1);
+                let step = self.state.agent(AgentId::ROOT).unwrap().step().unwrap();
                 self.append(Body::Submitted(Submitted { step, via, summary: digest(5) }));
             }
             Next::RunGate => {
@@ -402,6 +406,7 @@ impl World {
             }
             Next::JudgeGate(act) => self.judge(act),
             Next::Note(why) => self.append(Body::Note(Note { why, text: digest(7) })),
+            Next::EndAgent(end) => self.end_agent(end),
             Next::Finish(outcome) => self.finish(outcome),
         }
         true
@@ -415,7 +420,7 @@ impl World {
             stream: self.state.stream().clone(),
             seq: self.state.next_seq(),
             at_ms: self.clock,
-            agent: AgentId(0),
+            agent: self.state.agent_of(&body),
             body,
             prev: Digest::ZERO,
             hash: Digest::ZERO,
@@ -485,9 +490,12 @@ impl World {
         if self.choices.once_in(3) {
             return self.end_process(act);
         }
-        let changes = vec![self.change("a")];
-        write(&mut self.files, &changes[0]);
-        let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        let mut changes = vec![self.change("a")];
+        let mut reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        reverted.extend(self.take_back(act, &mut changes));
+        for change in &changes {
+            write(&mut self.files, change);
+        }
         self.append(Body::ProcessChanged(ProcessChanged { changes, reverted }));
     }
 
@@ -505,7 +513,8 @@ impl World {
             containment: (open != self.state.rung()).then(|| receipt(open)),
         };
         let command = (!lost || self.choices.once_in(2)).then_some(command);
-        let changes = if self.choices.once_in(3) { vec![self.change("new/file")] } else { vec![] };
+        let mut changes = if self.choices.once_in(3) { vec![self.change("new/file")] } else { vec![] };
+        let reverted = self.take_back(act, &mut changes);
         for change in &changes {
             write(&mut self.files, change);
         }
@@ -516,14 +525,15 @@ impl World {
             published: None,
             report,
             changes,
-            reverted: vec![],
+            reverted,
         })));
     }
 
     /// A person has some files put back. False where none can be.
     fn rewind(&mut self) -> bool {
         let runs = !self.state.open_processes().is_empty();
-        if runs || self.state.open_acts().values().any(|act| act.started.is_some()) {
+        let started = |id: &ActId| self.state.open_acts()[id].started.is_some();
+        if runs || self.acts_at_hand().iter().any(started) {
             return false;
         }
         let mut changes = Vec::new();
@@ -571,9 +581,15 @@ impl World {
         let granted = match self.state.ledger().reserve(price.as_ref(), estimate, 100) {
             Ok(tokens) => tokens,
             Err(bound) => {
-                return match self.state.open_processes().first() {
+                let agent = self.state.acting();
+                let open = match agent {
+                    AgentId::ROOT => self.state.open_processes(),
+                    child => self.state.open_processes_of(child),
+                };
+                return match open.first() {
                     Some(process) => self.end_process(*process),
-                    None => self.finish(Outcome::BudgetSpent { bound }),
+                    None if agent == AgentId::ROOT => self.finish(Outcome::BudgetSpent { bound }),
+                    None => self.end_agent(AgentEnd::BudgetSpent { bound }),
                 };
             }
         };
@@ -624,7 +640,9 @@ impl World {
 
     /// Reads a call as an act. Sometimes the one behind it is read as well, before the first is carried out.
     fn call(&mut self, call: CallRef) {
-        let cut_off = self.events.iter().rev().find_map(|event| match &event.body {
+        let mine = self.state.acting();
+        let mut events = self.events.iter().rev().filter(|event| event.agent == mine);
+        let cut_off = events.find_map(|event| match &event.body {
             Body::ModelAnswered(body) => Some(body.stop == Stop::Length),
             _ => None,
         });
@@ -640,8 +658,11 @@ impl World {
         // Few argument digests, so that the same failing call comes up again.
         let args = digest(30 + self.choices.pick(3) as u64);
         let (args, what) = match self.mood {
+            Mood::Stubborn if mine == AgentId::ROOT => {
+                (digest(30), self.choices.of(&[0, 6, 6, 6, 6, 6, 14, 14]))
+            }
             Mood::Stubborn => (digest(30), self.choices.of(&[0, 6, 6, 6, 6, 6, 6, 6])),
-            _ => (args, self.choices.pick(14)),
+            _ => (args, self.choices.pick(16)),
         };
         let (tool, touches, recovery) = match what {
             0 => ("submit", vec![], Recovery::Replayable),
@@ -661,6 +682,7 @@ impl World {
             6 => ("exec", vec![exec("rm -rf a")], Recovery::Supervised),
             7 => ("exec", vec![exec("git push")], Recovery::Supervised),
             12 => ("shell_poll", vec![], Recovery::Replayable),
+            14 | 15 => ("delegate", vec![Touch::Spawn { agent: "helper".to_owned() }], Recovery::Replayable),
             8 => ("mcp", vec![Touch::Call { tool: "mail".to_owned() }], Recovery::Indeterminate),
             _ => ("exec", vec![exec("make all")], Recovery::Supervised),
         };
@@ -675,7 +697,7 @@ impl World {
         touches: Vec<Touch>,
         recovery: Recovery,
     ) {
-        let policy = &self.created().policy;
+        let policy = self.state.policy_of(self.state.acting()).unwrap();
         let decision = match call {
             Some(_) => policy.decide(&touches, self.state.rung()),
             None => policy.decide_ordered(&touches, self.state.rung()),
@@ -702,7 +724,7 @@ impl World {
         }
         let open: Vec<ActId> = match self.state.next() {
             Next::Recover(id) if self.state.cancelled().is_some() => vec![id],
-            _ => self.state.open_acts().keys().copied().collect(),
+            _ => self.acts_at_hand(),
         };
         let id = self.choices.of(&open);
         let act = self.state.open_acts()[&id].clone();
@@ -726,7 +748,8 @@ impl World {
     /// A call of the step that has not been read, while another's act is open.
     fn unread_call(&self) -> Option<CallRef> {
         let mut read = 0;
-        for event in self.events.iter().rev() {
+        let mine = self.state.acting();
+        for event in self.events.iter().rev().filter(|event| event.agent == mine) {
             match &event.body {
                 Body::ModelAnswered(body) => {
                     return (read < body.calls && body.stop != Stop::Length)
@@ -761,6 +784,7 @@ impl World {
                     self.append(Body::ActStarted(ActStarted { act: id, intent }));
                     return self.dial(id);
                 }
+                Touch::Spawn { .. } => return self.spawn(id, act),
                 // Not yet in the journal's vocabulary: these fail before they start.
                 _ => {
                     return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
@@ -779,7 +803,8 @@ impl World {
     fn dial(&mut self, act: ActId) {
         if self.choices.once_in(3) {
             let (host, port) = ("example.org".to_owned(), 443);
-            let decision = self.created().policy.decide_dial(&host, port, self.state.rung());
+            let policy = self.state.policy_of(self.state.open_acts()[&act].agent).unwrap();
+            let decision = policy.decide_dial(&host, port, self.state.rung());
             self.append(Body::NetDecided(NetDecided { act, host, port, decision, private: Vec::new() }));
         }
     }
@@ -798,6 +823,9 @@ impl World {
             let end = if self.choices.once_in(6) { ActEnd::Interrupted } else { ActEnd::Done };
             return self.end(id, end, vec![], vec![], None);
         }
+        if let Intent::Spawn(spawn) = intent {
+            return self.end_spawn(id, spawn.agent);
+        }
         if let Some(staged) = &act.staged {
             return self.apply_staged(id, staged);
         }
@@ -812,12 +840,13 @@ impl World {
             return self.stage(id, act);
         }
         let exit = self.exit();
-        let changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
+        let mut changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
             1 => vec![self.change("a")],
             2 => vec![self.change("new/file"), self.change(ASKED)],
             _ => vec![],
         };
-        let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        let mut reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        reverted.extend(self.take_back(id, &mut changes));
         let command = self.ran(act, exit);
         self.end(id, exit.end(), changes, reverted, Some(command));
     }
@@ -846,16 +875,14 @@ impl World {
 
     /// What a command changed in its layer; or it is gone with its driver.
     fn stage(&mut self, id: ActId, act: &OpenAct) {
-        let unapplied = |name: &str, why| Unapplied { path: path(name), why };
-        let (changes, unapplied) = match self.choices.pick(6) {
+        let left = |name: &str, why| Unapplied { path: path(name), why };
+        let (mut changes, mut unapplied) = match self.choices.pick(6) {
             0 => (vec![self.change("a")], vec![]),
             1 => (
                 vec![self.change("new/file"), self.change("a")],
-                vec![unapplied(PROTECTED, WhyUnapplied::Guarded)],
+                vec![left(PROTECTED, WhyUnapplied::Guarded)],
             ),
-            2 => {
-                (vec![], vec![unapplied("a", WhyUnapplied::Conflict), unapplied("b", WhyUnapplied::HeldBack)])
-            }
+            2 => (vec![], vec![left("a", WhyUnapplied::Conflict), left("b", WhyUnapplied::HeldBack)]),
             3 => (vec![], vec![]),
             4 => {
                 let command = self.ran(act, ExitFact::DriverLost);
@@ -863,6 +890,8 @@ impl World {
             }
             _ => return self.end(id, ActEnd::Interrupted, vec![], vec![], None),
         };
+        let guarded = self.take_back(id, &mut changes);
+        unapplied.extend(guarded.into_iter().map(|path| Unapplied { path, why: WhyUnapplied::Guarded }));
         let beside = self.choices.pick(2) as u64;
         self.append(Body::ActStaged(Box::new(ActStaged { act: id, changes, unapplied, beside })));
     }
@@ -944,7 +973,9 @@ impl World {
         let (rung, is_poll) = (open.rung, open.tool == "shell_poll");
         let begins = matches!(open.started, Some(Intent::Background { .. }));
         self.started_as.insert(act, rung);
-        let processes: Vec<_> = self.state.processes().map(|(act, process)| (act, process.clone())).collect();
+        let mine = open.agent;
+        let processes = self.state.processes().filter(|(_, process)| process.agent() == mine);
+        let processes: Vec<_> = processes.map(|(act, process)| (act, process.clone())).collect();
         let told = match (end, begins, is_poll) {
             (ActEnd::Done, true, _) => Some(Told { process: act, from: 0, to: 3 }),
             (ActEnd::Done, false, true) if !processes.is_empty() => {

@@ -151,9 +151,9 @@ impl World {
         let changes = match inner.state.events.last().map(|event| &event.body) {
             Some(Body::ActStarted(started)) => match &started.intent {
                 provost_core::act::Intent::Write { changes } => changes,
-                provost_core::act::Intent::Command { .. } | provost_core::act::Intent::Background { .. } => {
-                    return;
-                }
+                provost_core::act::Intent::Command { .. }
+                | provost_core::act::Intent::Background { .. }
+                | provost_core::act::Intent::Spawn(_) => return,
             },
             Some(Body::ActStaged(staged)) => &staged.changes,
             _ => return,
