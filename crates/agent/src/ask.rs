@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use provost_core::agents::AgentEnd;
 use provost_core::budget::{Bound, LEAST_OUTPUT};
-use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
+use provost_core::event::{Body, DriverDetached, FoldedBy, ModelAnswered, ModelFailed, NoteWhy, RunFinished};
 use provost_core::id::{AgentId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
@@ -14,13 +14,15 @@ use provost_model::{Answer, Billed, Failure, FailureClass, Invocation, Sink};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::ahead::{Ahead, Sight};
+use crate::asking::{Asking, Kept};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::fold::Room;
 use crate::meter::{Reserved, charge, is_half, limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
-use crate::talk::{BYTES_PER_TOKEN, Talk};
+use crate::talk::BYTES_PER_TOKEN;
 
 /// Passes on what is heard of an answer that is coming.
 struct Relay<'a> {
@@ -28,11 +30,13 @@ struct Relay<'a> {
     calls: UnboundedSender<Call>,
     /// Bytes of an answer that came.
     heard: u32,
+    kept: Kept,
 }
 
 impl Relay<'_> {
     fn hear(&mut self, piece: &str) {
         self.heard = self.heard.saturating_add(u32::try_from(piece.len()).unwrap_or(u32::MAX));
+        self.kept.heard(self.heard);
     }
 }
 
@@ -75,6 +79,11 @@ impl Driver<'_> {
         self.show_model_what_is_durable().await?;
         self.talk_to(route).await?;
         let estimate = self.talk.estimate();
+        match self.room(estimate) {
+            Room::Enough => {}
+            Room::Little => return self.note(NoteWhy::ContextFull).await,
+            Room::None => return self.fold(FoldedBy::Runtime).await,
+        }
         if let Some(failure) = self.too_long() {
             // The state knows whether anybody else may be asked, whose window may be larger.
             return self.failed(step, 1, &failure, Reserved { input: 0, output: 0 }, None).await;
@@ -104,7 +113,8 @@ impl Driver<'_> {
             let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
             let (calls, mut heard) = unbounded_channel();
-            let mut relay = Relay { observer: observer.as_ref(), calls, heard: 0 };
+            let kept = self.keep_asking(&invocation, attempt, estimate, max_output)?;
+            let mut relay = Relay { observer: observer.as_ref(), calls, heard: 0, kept };
             // Another attempt may ask for something else.
             self.ahead = Ahead::default();
             let answer = {
@@ -133,6 +143,8 @@ impl Driver<'_> {
                 }
             };
             let reserved = Reserved { input: estimate, output: max_output };
+            // Gone with the next commit, which has what became of it.
+            self.stale.push(relay.kept.path().to_owned());
             let answer = answer.unwrap_or_else(|| {
                 let failure = Failure::new(FailureClass::Cancelled, "given up: the run is to stop");
                 Err(failure.with_billed(Billed::Perhaps { answer_bytes: relay.heard }))
@@ -142,7 +154,14 @@ impl Driver<'_> {
                     return self.answered(step, request.id, answer, reserved, u64::from(relay.heard));
                 }
                 Err(failure) => {
-                    let wait = self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter());
+                    // A window that nobody knew, or that is smaller than what was said of it.
+                    let fold =
+                        failure.class == FailureClass::ContextOverflow && self.recorder.state().can_fold();
+                    let wait = if fold {
+                        Some(Duration::ZERO)
+                    } else {
+                        self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter())
+                    };
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
                     let wait = wait.filter(|wait| *wait < left());
                     self.failed(step, attempt, &failure, reserved, wait).await?;
@@ -157,12 +176,29 @@ impl Driver<'_> {
                         // The state knows whether anybody else may be asked.
                         return Ok(());
                     };
+                    if fold {
+                        return self.fold(FoldedBy::Runtime).await;
+                    }
                     if self.wait(wait).await? == Waited::Interrupted {
                         return Ok(());
                     }
                 }
             }
         }
+    }
+
+    /// Keeps, beside the journal, what is about to be asked.
+    fn keep_asking(&self, invocation: &str, attempt: u32, input: u64, output: u64) -> Result<Kept, RunError> {
+        let asking = Asking {
+            invocation: invocation.to_owned(),
+            route: self.talk.route,
+            attempt,
+            failed_before: self.recorder.state().counts().failed_requests,
+            input,
+            output,
+            answer_bytes: 0,
+        };
+        Kept::begin(&self.runtime.spool, self.recorder.lease.run.as_str(), asking)
     }
 
     /// Waits, while commands go on.
@@ -220,13 +256,7 @@ impl Driver<'_> {
         if self.talk.route == route {
             return Ok(());
         }
-        let provider = self.runtime.asked(route)?;
-        let mut talk = Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
-        for message in self.recorder.all_messages(self.agent).await? {
-            talk.push(&message);
-        }
-        self.talk = talk;
-        Ok(())
+        self.begin_talk(route).await
     }
 
     fn answered(

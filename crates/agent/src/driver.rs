@@ -131,6 +131,7 @@ impl Driver<'_> {
                 Next::JudgeGate(act) => self.judge_gate(act).await?,
                 Next::Note(why) => self.note(why).await?,
                 Next::EndAgent(end) => self.end_agent(end)?,
+                Next::Fold(by) => self.fold(by).await?,
                 Next::Finish(outcome) => self.finish(outcome).await?,
             }
         }

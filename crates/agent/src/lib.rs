@@ -5,6 +5,7 @@
 
 mod ahead;
 mod ask;
+mod asking;
 mod checkout;
 mod door;
 mod driver;
@@ -13,6 +14,7 @@ mod error;
 mod executor;
 mod export;
 mod files;
+mod fold;
 mod fork;
 mod fork_content;
 mod fork_files;

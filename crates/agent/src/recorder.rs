@@ -41,11 +41,12 @@ pub(crate) struct Recorder {
     last_ms: u64,
 }
 
-/// An agent's dialogue, as far as its messages have not gone out.
+/// An agent's dialogue.
 #[derive(Default)]
 struct Said {
     dialogue: Dialogue,
-    items: Vec<Item>,
+    /// How many of its messages went out.
+    shown: usize,
     /// Ids of the calls of the newest answer that went out: the results that follow it carry them.
     call_ids: Vec<String>,
     last_stop: Option<Stop>,
@@ -113,7 +114,7 @@ impl Recorder {
             self.said.insert(spawn.agent, Said::of(spawn.agent));
         }
         for said in self.said.values_mut() {
-            said.items.extend(said.dialogue.apply(event));
+            said.dialogue.apply(event);
         }
         match &event.body {
             Body::ModelAnswered(answered) => {
@@ -208,7 +209,8 @@ impl Recorder {
     pub(crate) async fn messages(&mut self, agent: AgentId) -> Result<Vec<Message>, RunError> {
         debug_assert!(self.drafts.is_empty(), "what is not durable is not shown to the model");
         let Some(said) = self.said.get_mut(&agent) else { return Ok(Vec::new()) };
-        let items = std::mem::take(&mut said.items);
+        let items = said.dialogue.items().get(said.shown..).unwrap_or_default().to_vec();
+        said.shown += items.len();
         let mut call_ids = std::mem::take(&mut said.call_ids);
         self.fetch(&items).await?;
         let mut messages = Vec::with_capacity(items.len());
@@ -230,14 +232,18 @@ impl Recorder {
         Ok(messages)
     }
 
-    /// All messages of an agent so far, in order, read back from the journal. Only where none is still to be shown.
+    /// All messages of an agent's dialogue, in order. Commit first.
     pub(crate) async fn all_messages(&mut self, agent: AgentId) -> Result<Vec<Message>, RunError> {
-        let events = self.store.events(&self.lease.run, 0).await?;
-        let Some(said) = self.said.get_mut(&agent) else { return Ok(Vec::new()) };
-        debug_assert!(self.drafts.is_empty() && said.items.is_empty(), "something is still to be shown");
-        let mut dialogue = Dialogue::of(agent);
-        said.items = events.iter().filter_map(|event| dialogue.apply(event)).collect();
+        if let Some(said) = self.said.get_mut(&agent) {
+            said.shown = 0;
+        }
         self.messages(agent).await
+    }
+
+    /// All events so far. Commit first.
+    pub(crate) async fn events(&self) -> Result<Vec<Event>, RunError> {
+        debug_assert!(self.drafts.is_empty(), "something is still to be recorded");
+        Ok(self.store.events(&self.lease.run, 0).await?)
     }
 
     /// Holds the words of these items that are not at hand. A run that is taken up again has thousands: all at once.

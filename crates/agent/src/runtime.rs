@@ -17,7 +17,7 @@ use provost_core::id::{ActId, AgentId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Policy};
 use provost_core::route::RouteId;
-use provost_core::state::RunState;
+use provost_core::state::{OpenAct, RunState};
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
@@ -29,6 +29,7 @@ use provost_tools::command::HostEnvironment;
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
+use crate::asking;
 use crate::door::dials;
 use crate::driver::{Driver, Ending};
 use crate::error::RunError;
@@ -339,7 +340,7 @@ impl Runtime {
         drop(events);
         files.restore(&created, &recorder).await?;
         let state = recorder.state();
-        if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
+        if state.open_processes().is_empty() && !state.open_acts().values().any(OpenAct::is_under_way) {
             // No command was under way: what is there now is a person's.
             files.know_again();
         }
@@ -349,10 +350,12 @@ impl Runtime {
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
 
         attach(&mut recorder, sandbox.as_ref())?;
+        asking::account(&mut recorder, &self.spool)?;
         let prelude =
             Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.recorder.commit().await?;
+        asking::done(&driver.recorder, &self.spool);
         driver.aside.asked = asked;
         driver.turn().await?;
         if driver.agent == AgentId::ROOT {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use provost::agent::{Order, source_of};
+use provost::core::agents::AgentLimits;
 use provost::core::budget::Budget;
 use provost::core::contract::{Contract, Gate, Source};
 use provost::core::event::RunCreated;

@@ -205,7 +205,12 @@ fn i6_a_request_in_flight_is_made_again_under_the_same_name_and_counted_once() {
     assert_ne!(key(&requests[0]), key(&requests[1]));
     assert_eq!(requests[1]["body"], requests[2]["body"], "byte for byte");
     assert_counted_once(&stage, &run);
-    assert_eq!(stage.env.show(&run)["usage"]["input"], 300);
+    // The vendor counted 100 for each that it answered. The one that was lost is charged by estimate.
+    let shown = stage.env.show(&run);
+    assert_eq!(
+        (&shown["estimated_calls"], shown["usage"]["input"].as_u64().unwrap() > 400),
+        (&json!(1), true)
+    );
 }
 
 fn header<'a>(request: &'a Value, name: &str) -> &'a Value {

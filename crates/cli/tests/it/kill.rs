@@ -7,7 +7,7 @@ use std::fs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Repo, TestEnvironment, eventually};
+use crate::support::{Repo, TestEnvironment, bodies, eventually};
 
 /// Each command leaves a line where git does not look.
 fn command(n: u32) -> Value {
@@ -71,10 +71,15 @@ struct End {
 
 fn end_of(env: &TestEnvironment, repo: &Repo, run: &str) -> End {
     let shown = env.show(run);
+    // What was lost with a driver in mid-answer is charged beside it, by estimate.
+    let journal = env.journal(run);
+    let sum = |count: &str| -> u64 {
+        bodies(&journal, "model.answered").iter().map(|body| body["usage"][count].as_u64().unwrap()).sum()
+    };
     End {
         patch: repo.git(&["diff"]),
         notes: fs::read_to_string(repo.path.join("NOTES.md")).unwrap_or_default(),
-        usage: shown["usage"].clone(),
+        usage: json!([sum("input"), sum("output")]),
         steps: shown["steps"].clone(),
         state: shown["state"].clone(),
     }

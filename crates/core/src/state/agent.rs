@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Checked, must};
-use super::{OpenAct, RunState, Step, cache, decided};
+use super::{OpenAct, RunState, Step, cache, decided, fold};
 use crate::act::{Intent, Touch};
 use crate::agents::{self, AgentEnd, AgentEnded, MOST_DENIED, Spawn};
 use crate::digest::Digest;
@@ -25,6 +25,9 @@ pub struct Agent {
     /// Answers that it and those beneath it had.
     pub(super) steps: u32,
     pub(super) step: Option<Step>,
+    /// The step of its newest answer.
+    pub(super) answered: Option<StepId>,
+    pub(super) fold: fold::Fold,
     pub(super) submit_call: bool,
     pub(super) last_failure: Option<(String, Digest)>,
     pub(super) repeats: u32,
@@ -66,7 +69,7 @@ impl Agent {
 
     /// Its newest step.
     pub fn step(&self) -> Option<StepId> {
-        self.step.as_ref().map(|step| step.id)
+        self.answered
     }
 
     /// Answers of a model that it and those beneath it had.
@@ -162,6 +165,7 @@ impl RunState {
             | Body::CallInvalid(_)
             | Body::ActDecided(_)
             | Body::Note(_)
+            | Body::ContextFolded(_)
             | Body::AgentEnded(_) => self.acting(),
             Body::ActApproved(body) => of_act(&body.act),
             Body::ActStarted(body) => of_act(&body.act),

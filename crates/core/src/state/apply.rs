@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::agent::{Agent, Place, policy_of};
 use super::check::{Checked, must};
 use super::decided::Order;
-use super::route::LEAVES_OPEN;
+use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::agents::AgentEnd;
@@ -144,7 +144,7 @@ impl RunState {
                     | Body::ProcessChanged(_)
                     | Body::ProcessEnded(_)
                     | Body::WorkspaceDrifted(_)
-            );
+            ) || matches!(&event.body, Body::ModelFailed(body) if self.was_lost(body));
             must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
             None
         };
@@ -204,6 +204,7 @@ impl RunState {
             Body::AgentEnded(body) => self.agent_ended(body, agent),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(agent, body),
+            Body::ContextFolded(body) => self.context_folded(agent, body),
             Body::Submitted(body) => self.run_submitted(body),
             Body::GateJudged(body) => self.gate_judged(body),
             Body::RunFinished(body) => self.run_finished(body),
@@ -266,6 +267,7 @@ impl RunState {
         self.attached = true;
         self.pause = None;
         self.counts.drivers += 1;
+        self.first_of_driver = self.next_seq + 1;
         self.decide_again();
         Ok(())
     }
@@ -333,8 +335,24 @@ impl RunState {
         }
     }
 
+    /// Whether it accounts for a request that was lost with the driver before: the next says so first thing.
+    fn was_lost(&self, body: &ModelFailed) -> bool {
+        body.class == UNKNOWN_OUTCOME && self.counts.drivers > 1 && self.next_seq == self.first_of_driver
+    }
+
+    /// A request that was lost with its driver was due then; since, the run may have been cancelled, or files put back.
+    fn must_have_been_asked(&self, agent: AgentId, step: StepId, route: RouteId) -> Checked {
+        must(self.step_is_closed(agent), "the step before it is not over")?;
+        must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
+        must(self.model_of(route).is_some(), "it asks a model that the contract does not name")
+    }
+
     fn model_failed(&mut self, agent: AgentId, body: &ModelFailed) -> Checked {
-        self.must_be_asked(agent, body.step, body.route)?;
+        if self.was_lost(body) {
+            self.must_have_been_asked(agent, body.step, body.route)?;
+        } else {
+            self.must_be_asked(agent, body.step, body.route)?;
+        }
         must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
         must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.counts.failed_requests += 1;
@@ -373,16 +391,20 @@ impl RunState {
             self.ledger.estimated_calls += 1;
         }
         let empty = body.calls == 0 && !(body.text && body.stop == Stop::End);
-        let agent = self.of_mut(agent);
-        agent.unresolved = None;
-        agent.empties = if empty { agent.empties + 1 } else { 0 };
-        agent.step = Some(Step {
+        let followed_up = self.is_folding();
+        let of = self.of_mut(agent);
+        of.unresolved = None;
+        of.answered = Some(body.step);
+        of.empties = if empty { of.empties + 1 } else { 0 };
+        of.step = Some(Step {
             id: body.step,
             calls: vec![CallState::Pending; body.calls as usize],
             text: body.text,
             stop: body.stop,
-            followed_up: false,
+            // A summary is followed up by the fold, and by nothing else.
+            followed_up,
         });
+        self.answered_in_fold(agent, body);
         Ok(())
     }
 
@@ -421,6 +443,11 @@ impl RunState {
             self.is_cut_off(agent) == (body.why == InvalidCall::CutOff),
             "a call is cut off exactly when its answer is",
         )?;
+        let instead_of_summary = self.is_folding() && !self.is_cut_off(agent);
+        must(
+            instead_of_summary == (body.why == InvalidCall::InsteadOfSummary),
+            "a call stands in the place of a summary exactly when one was asked for",
+        )?;
         self.must_be_pending(agent, body.call)?;
         self.set_call(agent, body.call, CallState::Settled);
         self.counts.invalid_calls += 1;
@@ -447,6 +474,7 @@ impl RunState {
         match body.call {
             Some(call) => {
                 must(!self.is_cut_off(agent), "the calls of an answer that was cut off are not acts")?;
+                must(!self.is_folding(), "the model was asked for a summary: its calls are not acts")?;
                 self.must_be_pending(agent, call)?;
                 self.set_call(agent, call, CallState::Open);
             }
@@ -649,6 +677,11 @@ impl RunState {
     }
 
     fn note(&mut self, agent: AgentId, body: &Note) -> Checked {
+        if body.why == NoteWhy::ContextFull {
+            self.check_full()?;
+            self.told_of_full_context(agent);
+            return Ok(());
+        }
         must(self.next() == Next::Note(body.why), "no such note is due")?;
         if body.why == NoteWhy::Rewound {
             self.told_of_rewind(agent);
@@ -668,7 +701,11 @@ impl RunState {
                 self.gate.verdict = None;
             }
             NoteWhy::Repeating => agent.steered = agent.repeats,
-            NoteWhy::CutOff | NoteWhy::Empty | NoteWhy::Rewound | NoteWhy::ProcessEnded => {}
+            NoteWhy::CutOff
+            | NoteWhy::Empty
+            | NoteWhy::Rewound
+            | NoteWhy::ProcessEnded
+            | NoteWhy::ContextFull => {}
         }
         Ok(())
     }

@@ -159,6 +159,12 @@ impl OpenAct {
         }
     }
 
+    /// Whether it started and may be changing something by itself. One that started an agent does not: what that does are
+    /// acts of its own.
+    pub fn is_under_way(&self) -> bool {
+        !matches!(self.started, None | Some(Intent::Spawn(_)))
+    }
+
     /// Whether policy or a person refused it.
     pub fn is_refused(&self) -> bool {
         self.decision.effect == Effect::Deny

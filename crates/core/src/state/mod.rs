@@ -9,6 +9,7 @@ mod apply;
 mod cache;
 mod check;
 mod decided;
+mod fold;
 mod net;
 mod next;
 mod process;
@@ -159,6 +160,8 @@ pub struct RunState {
     weakest: Option<Rung>,
     generation: u64,
     attached: bool,
+    /// Place of the event that comes first under a driver that took the run up.
+    first_of_driver: u64,
     pause: Option<DriverDetached>,
     ledger: Ledger,
     /// What the vendor last said of its limits, and when: milliseconds since the Unix epoch.
@@ -212,6 +215,7 @@ impl RunState {
             weakest: None,
             generation: 0,
             attached: false,
+            first_of_driver: 0,
             pause: None,
             ledger: Ledger::new(crate::budget::Budget::default(), None),
             limits: None,

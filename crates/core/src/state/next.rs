@@ -5,6 +5,7 @@ use super::{CallState, GATE_RETRIES, OpenAct, RunState, STALL_LIMIT, invocation_
 use crate::act::Intent;
 use crate::agents::AgentEnd;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
+use crate::fold::FoldedBy;
 use crate::id::{ActId, AgentId, StepId};
 use crate::outcome::{Outcome, StopWhy};
 use crate::route::RouteId;
@@ -46,6 +47,8 @@ pub enum Next {
     JudgeGate(ActId),
     /// Say something to the model.
     Note(NoteWhy),
+    /// Fold the context.
+    Fold(FoldedBy),
     /// Leave the run for later: nobody is left who may be asked.
     Leave,
     /// End the agent whose turn it is, which is not the root.
@@ -111,6 +114,9 @@ impl RunState {
         let agent = self.of(id);
         if let Some(call) = pending_call(agent) {
             return Next::Call(call);
+        }
+        if let Some(due) = self.next_of_fold() {
+            return due;
         }
         if let Some(run) = &self.gate.run {
             return Next::JudgeGate(run.act);

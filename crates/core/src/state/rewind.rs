@@ -1,8 +1,8 @@
 //! Files that a person had put back, and all that files have been.
 
-use super::RunState;
 use super::check::{Checked, must};
-use crate::act::{Change, Intent};
+use super::{OpenAct, RunState};
+use crate::act::Change;
 use crate::id::{AgentId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ impl RunState {
     pub(super) fn workspace_rewound(&mut self, changes: &[Change]) -> Checked {
         must(!changes.is_empty(), "it puts nothing back")?;
         must(
-            self.open.values().all(|act| matches!(act.started, None | Some(Intent::Spawn(_)))),
+            !self.open.values().any(OpenAct::is_under_way),
             "an act has started, and what became of it is not known",
         )?;
         must(self.processes.values().all(|process| !process.is_open()), "a background command has no end")?;

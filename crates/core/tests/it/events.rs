@@ -69,11 +69,12 @@ fn kinds_are_all_kinds() {
         Body::WorkspaceRewound(_) => 20,
         Body::WorkspaceRestored(_) => 21,
         Body::Note(_) => 22,
-        Body::Submitted(_) => 23,
-        Body::GateJudged(_) => 24,
-        Body::RunHeld(_) => 25,
-        Body::RunCancelled(_) => 26,
-        Body::RunFinished(_) => 27,
+        Body::ContextFolded(_) => 23,
+        Body::Submitted(_) => 24,
+        Body::GateJudged(_) => 25,
+        Body::RunHeld(_) => 26,
+        Body::RunCancelled(_) => 27,
+        Body::RunFinished(_) => 28,
     };
     let places: Vec<usize> = one_of_each().iter().map(|event| place(&event.body)).collect();
     assert_eq!(places, (0..KINDS.len()).collect::<Vec<_>>());

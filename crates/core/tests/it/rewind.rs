@@ -1,7 +1,7 @@
 //! Files that a person had put back: what is refused, what follows, and that what a run came to stays as it was.
 
 use proptest::prelude::*;
-use provost_core::act::{Change, FileFact, Intent};
+use provost_core::act::{Change, FileFact};
 use provost_core::digest::Digest;
 use provost_core::event::{
     Body, DriverAttached, Event, ModelAnswered, Note, NoteWhy, WorkspaceDrifted, WorkspaceRewound,
@@ -45,7 +45,7 @@ fn to_the_start(events: &[Event], state: &RunState) -> Vec<Change> {
 
 /// An agent that was started is no change of its own: its acts are.
 fn may_change(act: &OpenAct) -> bool {
-    !matches!(act.started, None | Some(Intent::Spawn(_)))
+    act.is_under_way()
 }
 
 fn is_refused(state: &RunState, body: Body) -> bool {

@@ -6,7 +6,7 @@ use provost_core::budget::Budget;
 use provost_core::contract::{Contract, Gate};
 use provost_core::event::ModelFact;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
-use provost_core::route::{Escalate, Route, RouteId, Routing};
+use provost_core::route::{Escalate, Route, RouteId, Routing, Unresolved};
 use provost_model::Answer;
 use serde_json::json;
 
@@ -50,6 +50,10 @@ pub(crate) struct Scenario {
     pub(crate) scripts: Scripts,
     /// From how many answers on the first model's key is refused; another stands in for it.
     pub(crate) refused_from: Option<usize>,
+    /// Tokens that the models' windows hold, where what is said is to be folded.
+    pub(crate) window: Option<u64>,
+    /// What a model answers where it is asked for a summary.
+    pub(crate) summary: Answer,
 }
 
 /// What the root is to do.
@@ -111,9 +115,22 @@ impl Scenario {
                 others: vec![route("fallback"), route("stronger")],
                 fallback: vec![RouteId(1)],
                 escalate: Some(Escalate { after: 1, to: RouteId(2) }),
+                // A request that was lost on its way to the model that refuses would be waited for without end.
+                unresolved: Unresolved::GoOn,
                 ..Routing::default()
             };
         }
+        // Drawn apart, as above.
+        let mut folds = Draw::new(seed ^ 0x666f);
+        let window = (folds.below(3) == 0).then(|| 40 + 10 * folds.below(4));
+        if window.is_some() {
+            contract.budget.tokens = None;
+            contract.routing.others.iter_mut().for_each(|route| route.model.window = window);
+        }
+        let summary = match folds.below(3) {
+            0 => Answer::calls(vec![call("read_file", json!({ "path": "a.txt" }))]),
+            _ => Answer::text("what was done"),
+        };
         // Drawn apart, as above.
         let mut scripts = Scripts::new();
         let mut tree = Draw::new(seed ^ 0x7472_6565);
@@ -121,7 +138,7 @@ impl Scenario {
             agents::add(&mut tree, &mut script, &mut scripts);
         }
         scripts.insert(GOAL.to_owned(), script);
-        Self { begins, contract, scripts, refused_from }
+        Self { begins, contract, scripts, refused_from, window, summary }
     }
 }
 

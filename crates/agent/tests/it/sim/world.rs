@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) left: BTreeMap<ActId, Left>,
     pub(crate) ran: Vec<Ran>,
     pub(crate) letters: Vec<Letter>,
+    /// Tokens that the vendors charge, whether or not their answers came.
+    pub(crate) billed: u64,
     pub(crate) clock_ms: u64,
 }
 
@@ -55,6 +57,7 @@ impl State {
             left: BTreeMap::new(),
             ran: Vec::new(),
             letters: Vec::new(),
+            billed: 0,
             clock_ms: 1_796_000_000_000,
         }
     }
@@ -75,6 +78,8 @@ pub(crate) struct Point {
     pub(crate) what: &'static str,
     state: State,
     files: Files,
+    /// What lies beside the journal of the request that is under way.
+    asking: Option<Vec<u8>>,
 }
 
 /// Whether points are kept.
@@ -139,9 +144,9 @@ impl World {
         if self.inner().keep == Keep::Nothing {
             return;
         }
-        let files = self.files();
+        let (files, asking) = (self.files(), self.asking());
         let mut inner = self.inner();
-        let point = Point { what, state: inner.state.clone(), files };
+        let point = Point { what, state: inner.state.clone(), files, asking };
         inner.points.push(point);
     }
 
@@ -163,7 +168,7 @@ impl World {
         }
         let (state, changes) = (inner.state.clone(), changes.clone());
         drop(inner);
-        let files = self.files();
+        let (files, asking) = (self.files(), self.asking());
         for chosen in 1..(1_u32 << changes.len()) - 1 {
             let mut files = files.clone();
             for (index, change) in changes.iter().enumerate().filter(|(index, _)| chosen & (1 << index) != 0)
@@ -178,7 +183,8 @@ impl World {
                     }
                 }
             }
-            self.inner().points.push(Point { what: "within a write", state: state.clone(), files });
+            let (state, asking) = (state.clone(), asking.clone());
+            self.inner().points.push(Point { what: "within a write", state, files, asking });
         }
     }
 
@@ -194,6 +200,23 @@ impl World {
         }
         write(&self.root, &point.files);
         self.inner().state = point.state.clone();
+        let Some(record) = self.asking_path() else { return };
+        match &point.asking {
+            Some(asking) => {
+                fs::create_dir_all(record.parent().unwrap()).unwrap();
+                fs::write(record, asking).unwrap();
+            }
+            None => drop(fs::remove_file(record)),
+        }
+    }
+
+    fn asking(&self) -> Option<Vec<u8>> {
+        fs::read(self.asking_path()?).ok()
+    }
+
+    fn asking_path(&self) -> Option<PathBuf> {
+        let run = self.with(|state| state.run.clone())?;
+        Some(self.root.with_file_name("spool").join(run.as_str()).join("asking"))
     }
 }
 

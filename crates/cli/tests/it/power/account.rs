@@ -38,7 +38,8 @@ impl Act {
 impl End {
     pub(crate) fn of(stage: &Stage, run: &str, journal: &[Value]) -> Self {
         let shown = stage.env.show(run);
-        let keys = ["state", "steps", "usage", "outcome", "verified"];
+        // All usage but what was lost with a driver in mid-answer, which is charged beside it.
+        let keys = ["state", "steps", "outcome", "verified"];
         Self {
             tree: stage.tree(),
             acts: acts(journal),

@@ -116,6 +116,51 @@ fn a_lost_answer_is_asked_for_again_where_it_was_lost() {
     assert_eq!(next_route(&on), Some(RouteId(1)));
 }
 
+/// I6: what a driver that was killed had asked, as the next charges it.
+fn lost(hand: &Hand, route: u16) -> Body {
+    let Body::ModelFailed(body) = failed(hand, route, UNKNOWN_OUTCOME, Some(0)) else { unreachable!() };
+    let usage = Some(Usage { input: 70, output: 7, ..Usage::default() });
+    Body::ModelFailed(ModelFailed { usage, estimated: true, ..body })
+}
+
+#[test]
+fn a_request_that_was_lost_with_its_driver_is_charged_first_thing_and_made_again_where_it_was_lost() {
+    let mut fallen = hand(routing());
+    silent(&mut fallen, 0, Usage::default());
+    fallen.does(failed(&fallen, 0, "overloaded", None));
+    assert_eq!(next_route(&fallen), Some(RouteId(1)));
+    // Held, so that the next driver begins anew with the first: the record of the last says that the fallback was asked.
+    fallen.does(Body::RunHeld(RunHeld { by: "somebody".to_owned(), why: digest(3) }));
+    fallen.attach(Rung::R3);
+    assert_eq!(next_route(&fallen), Some(RouteId(0)));
+    fallen.cannot(lost(&fallen, 4), "does not name");
+    fallen.does(lost(&fallen, 1));
+    assert_eq!((fallen.0.ledger().usage.total(), fallen.0.ledger().estimated_calls), (77, 1));
+    assert_eq!(next_route(&fallen), Some(RouteId(1)), "the fallback stays: its answer was lost");
+    // Once, and first thing.
+    fallen.cannot(lost(&fallen, 0), "another model is to be asked");
+
+    // Also where the run was cancelled before anybody took it up again.
+    let mut closed = hand(routing());
+    closed.does(Body::RunCancelled(RunCancelled { by: "somebody".to_owned() }));
+    closed.cannot(lost(&closed, 0), "nothing new begins");
+    closed.attach(Rung::R3);
+    closed.does(lost(&closed, 0));
+    assert_eq!(closed.0.ledger().usage.total(), 77);
+
+    // Nothing can have been lost before the first driver, nor of a step that is answered.
+    let Body::RunCreated(created) = good_run().remove(0).body else { unreachable!() };
+    let mut new = Hand(RunState::new("r-hand".parse().unwrap()));
+    new.does(Body::RunCreated(created));
+    new.attach(Rung::R3);
+    new.cannot(lost(&new, 1), "another model is to be asked");
+    let mut hand = hand(routing());
+    let before = lost(&hand, 0);
+    silent(&mut hand, 0, Usage::default());
+    hand.attach(Rung::R3);
+    hand.cannot(before, "not of the step that is due");
+}
+
 #[test]
 fn a_gate_that_fails_escalates_for_good_and_few_changes_shift_down() {
     let shifts = Routing {
