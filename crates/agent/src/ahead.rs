@@ -38,8 +38,7 @@ impl Sight<'_> {
             Some(digest) if *digest == salt.digest(bytes) => SeenState::Same,
             Some(_) => SeenState::Different { last: None },
         };
-        let decide =
-            |touch: Touch| state.created().map(|created| created.policy.decide(&[touch], state.rung()));
+        let decide = |touch: Touch| Some(state.policy_of(state.acting())?.decide(&[touch], state.rung()));
         let cleared: Vec<_> = self.cleared.iter().filter_map(|touch| decide(touch.clone())).collect();
         // A file that a rule of its own asks about is not read because a search of the folder above it may be.
         let readable = |path: &RelPath| {
@@ -112,7 +111,7 @@ fn read(call: &Call, tools: &Registry, sight: &Sight<'_>) -> Option<(Vec<Touch>,
     let allowed = |policy: &provost_core::policy::Policy| {
         policy.decide(&touches, state.rung()).effect == Decided::Allow
     };
-    if !reads || !state.created().is_some_and(|created| allowed(&created.policy)) {
+    if !reads || !state.policy_of(state.acting()).is_some_and(allowed) {
         return None;
     }
     match sight.look(|ctx| tool.prepare(&args, ctx)).ok()? {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use provost_core::agents::AgentEnd;
 use provost_core::budget::{Bound, LEAST_OUTPUT};
 use provost_core::event::{Body, DriverDetached, FoldedBy, ModelAnswered, ModelFailed, NoteWhy, RunFinished};
-use provost_core::id::StepId;
+use provost_core::id::{AgentId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
 use provost_core::transcript::{Call, Usage};
@@ -104,7 +105,7 @@ impl Driver<'_> {
             let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
                 Ok(tokens) => self.fitting(tokens, estimate),
-                Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
+                Err(bound) => return self.spent(bound).await,
             };
             // All attempts of a step share what is left of the run's time.
             let timeout = left().min(ANSWER_LIMIT);
@@ -169,7 +170,7 @@ impl Driver<'_> {
                         return Ok(());
                     }
                     if left().is_zero() {
-                        return self.finish(Outcome::BudgetSpent { bound: Bound::Time }).await;
+                        return self.spent(Bound::Time).await;
                     }
                     let Some(wait) = wait else {
                         // The state knows whether anybody else may be asked.
@@ -342,6 +343,17 @@ impl Driver<'_> {
             retry_in_ms: wait.map(|wait| wait.as_millis() as u64),
         }))?;
         self.recorder.commit().await
+    }
+
+    /// Ends whoever asks: the budget has no more for it.
+    async fn spent(&mut self, bound: Bound) -> Result<(), RunError> {
+        if self.agent == AgentId::ROOT {
+            return self.finish(Outcome::BudgetSpent { bound }).await;
+        }
+        for process in self.recorder.state().open_processes_of(self.agent) {
+            self.end_process(process).await?;
+        }
+        self.end_agent(AgentEnd::BudgetSpent { bound })
     }
 
     /// Ends the run.

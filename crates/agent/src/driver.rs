@@ -8,8 +8,9 @@ use std::sync::Arc;
 use provost_core::contract::Limits;
 use provost_core::digest::TreeDigest;
 use provost_core::event::{Body, DriverDetached, RunCancelled, RunFinished, RunHeld, SubmitVia, Submitted};
+use provost_core::id::AgentId;
 use provost_core::outcome::Pause;
-use provost_core::state::Next;
+use provost_core::state::{Agent, Next};
 use provost_core::transcript::{self, Assistant, Message, ToolSpec};
 use provost_journal::Word;
 use provost_model::Prelude;
@@ -26,6 +27,7 @@ use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
 use crate::talk::{Asked, Talk};
+use crate::tree::{Aside, Narrow};
 use provost_sandbox::image::Image;
 
 /// How a driver left a run.
@@ -67,8 +69,14 @@ pub(crate) struct Driver<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) recorder: Recorder,
     pub(crate) talk: Talk,
-    /// What every dialogue begins with.
+    /// What the dialogue of the agent at hand begins with, and that of the root.
     pub(crate) prelude: Prelude,
+    pub(crate) root_prelude: Prelude,
+    /// The agent at hand, whose are the dialogue and the answer.
+    pub(crate) agent: AgentId,
+    pub(crate) aside: Aside,
+    /// What the containment in force was made for, beside the run's policy.
+    pub(crate) narrow: Narrow,
     pub(crate) files: Files,
     pub(crate) sandbox: Arc<dyn Contained>,
     pub(crate) limits: Limits,
@@ -99,6 +107,7 @@ pub(crate) struct Driver<'a> {
 impl Driver<'_> {
     pub(crate) async fn drive(&mut self) -> Result<Ending, RunError> {
         loop {
+            self.turn().await?;
             let next = self.recorder.state().next();
             if !matches!(next, Next::Over(_) | Next::Attach) && self.stop_if_asked().await? == Stopped::Now {
                 continue;
@@ -131,6 +140,7 @@ impl Driver<'_> {
                 Next::RunGate => self.run_gate()?,
                 Next::JudgeGate(act) => self.judge_gate(act).await?,
                 Next::Note(why) => self.note(why).await?,
+                Next::EndAgent(end) => self.end_agent(end)?,
                 Next::Fold(by) => self.fold(by).await?,
                 Next::Finish(outcome) => self.finish(outcome).await?,
             }
@@ -171,7 +181,7 @@ impl Driver<'_> {
     pub(crate) async fn show_model_what_is_durable(&mut self) -> Result<(), RunError> {
         self.recorder.commit().await?;
         self.discard_stale();
-        for message in self.recorder.messages().await? {
+        for message in self.recorder.messages(self.agent).await? {
             self.talk.push(&message);
         }
         Ok(())
@@ -209,19 +219,9 @@ impl Driver<'_> {
     }
 
     fn submit(&mut self, via: SubmitVia) -> Result<(), RunError> {
-        let answer = self.current_answer()?;
-        let summary = match via {
-            SubmitVia::FinalAnswer => answer.text.clone(),
-            SubmitVia::Tool => answer
-                .calls
-                .iter()
-                .rev()
-                .find(|call| call.name == "submit")
-                .and_then(|call| serde_json::from_str::<serde_json::Value>(&call.arguments).ok())
-                .and_then(|args| Some(args.get("summary")?.as_str()?.to_owned()))
-                .unwrap_or_default(),
-        };
-        let step = provost_core::id::StepId(self.recorder.state().ledger().steps.saturating_sub(1));
+        let step = self.recorder.state().agent(self.agent).and_then(Agent::step);
+        let step = step.ok_or_else(|| RunError::Internal("no step is under way".to_owned()))?;
+        let summary = self.last_words();
         let summary = self.recorder.content(summary);
         self.recorder.record(Body::Submitted(Submitted { step, via, summary }))
     }

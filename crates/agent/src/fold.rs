@@ -82,18 +82,17 @@ impl Driver<'_> {
         let steps = self.recorder.state().ledger().steps;
         let folded = self.recorder.state().folded_before();
         // Newest within it again would take nothing out.
-        let from = Asked::of(&self.recorder.events().await?)
-            .newest_within(route, whole, kept)
-            .filter(|from| from.0 > folded)
-            .unwrap_or(StepId(steps));
+        let asked = Asked::of(&self.recorder.events().await?).remove(&self.agent).unwrap_or_default();
+        let from =
+            asked.newest_within(route, whole, kept).filter(|from| from.0 > folded).unwrap_or(StepId(steps));
         let mut text = match by {
             FoldedBy::Model => format!(
                 "What was said before was taken out to make room. This is what you wrote down of it:\n\n{}\n",
                 self.current_answer()?.text.trim()
             ),
             FoldedBy::Runtime => {
-                let messages = self.recorder.all_messages().await?;
-                record(&messages, (steps - from.0) as usize)
+                let messages = self.recorder.all_messages(self.agent).await?;
+                record(&messages, asked.since(from))
             }
         };
         self.name_changed_files(&mut text);
@@ -111,7 +110,7 @@ impl Driver<'_> {
     pub(crate) async fn begin_talk(&mut self, route: provost_core::route::RouteId) -> Result<(), RunError> {
         let provider = self.runtime.asked(route)?;
         let mut talk = Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
-        for message in self.recorder.all_messages().await? {
+        for message in self.recorder.all_messages(self.agent).await? {
             talk.push(&message);
         }
         self.talk = talk;

@@ -28,8 +28,10 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::ActDecided(body) => vec![body.args],
         Body::ActStarted(body) => match &body.intent {
             Intent::Write { changes } => sides(changes),
+            Intent::Spawn(spawn) => vec![spawn.goal, spawn.briefing],
             Intent::Command { .. } | Intent::Background { .. } | Intent::Call { .. } => Vec::new(),
         },
+        Body::AgentEnded(body) => vec![body.result],
         Body::ActStaged(body) => sides(&body.changes),
         Body::ActFinished(body) => [vec![body.result], sides(&body.changes)].concat(),
         Body::ProcessChanged(body) => sides(&body.changes),

@@ -36,6 +36,7 @@ mod rewind;
 mod runtime;
 mod stop;
 mod talk;
+mod tree;
 mod undo;
 mod worker;
 

@@ -3,9 +3,10 @@
 //! The rule that holds I2: [`Recorder::commit`] runs before every effect and before every request to the model. What
 //! is recorded in between travels in one append, so a step that only reads costs one, a step with effects two.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use provost_core::act::Intent;
 use provost_core::dialogue::{Dialogue, Item, ItemResult};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft, Event};
@@ -29,19 +30,32 @@ pub(crate) struct Recorder {
     pub(crate) lease: Lease,
     head: Head,
     state: RunState,
-    dialogue: Dialogue,
     drafts: Vec<Draft>,
     blobs: Vec<Blob>,
     /// Content recorded since the last message went out, for building the next.
     words: Held,
-    /// How many messages of the dialogue went out.
+    /// What was said to the model of each agent that has no end.
+    said: BTreeMap<AgentId, Said>,
+    /// Result of the newest gate run, for the note that tells the model of it.
+    gate_output: Option<Digest>,
+    last_ms: u64,
+}
+
+/// An agent's dialogue.
+#[derive(Default)]
+struct Said {
+    dialogue: Dialogue,
+    /// How many of its messages went out.
     shown: usize,
     /// Ids of the calls of the newest answer that went out: the results that follow it carry them.
     call_ids: Vec<String>,
-    /// Result of the newest gate run, for the note that tells the model of it.
-    gate_output: Option<Digest>,
-    last_stop: Stop,
-    last_ms: u64,
+    last_stop: Option<Stop>,
+}
+
+impl Said {
+    fn of(agent: AgentId) -> Self {
+        Self { dialogue: Dialogue::of(agent), ..Self::default() }
+    }
 }
 
 /// Content by its digest.
@@ -71,14 +85,11 @@ impl Recorder {
             lease,
             head: Head::empty(),
             state,
-            dialogue: Dialogue::default(),
             drafts: Vec::new(),
             blobs: Vec::new(),
             words: Held::default(),
-            shown: 0,
-            call_ids: Vec::new(),
+            said: BTreeMap::from([(AgentId::ROOT, Said::of(AgentId::ROOT))]),
             gate_output: None,
-            last_stop: Stop::End,
             last_ms: 0,
         }
     }
@@ -97,9 +108,21 @@ impl Recorder {
         self.state
             .apply(event)
             .map_err(|violation| RunError::Unsound { run: event.stream.to_string(), violation })?;
-        self.dialogue.apply(event);
+        if let Body::ActStarted(started) = &event.body
+            && let Intent::Spawn(spawn) = &started.intent
+        {
+            self.said.insert(spawn.agent, Said::of(spawn.agent));
+        }
+        for said in self.said.values_mut() {
+            said.dialogue.apply(event);
+        }
         match &event.body {
-            Body::ModelAnswered(answered) => self.last_stop = answered.stop,
+            Body::ModelAnswered(answered) => {
+                if let Some(said) = self.said.get_mut(&event.agent) {
+                    said.last_stop = Some(answered.stop);
+                }
+            }
+            Body::AgentEnded(_) => drop(self.said.remove(&event.agent)),
             Body::ActFinished(finished) if self.state.gate_run().is_some() => {
                 self.gate_output = Some(finished.result);
             }
@@ -113,9 +136,9 @@ impl Recorder {
         self.gate_output
     }
 
-    /// Why the model stopped at its newest answer.
-    pub(crate) fn last_stop(&self) -> Stop {
-        self.last_stop
+    /// Why the agent's model stopped at its newest answer.
+    pub(crate) fn last_stop(&self, agent: AgentId) -> Stop {
+        self.said.get(&agent).and_then(|said| said.last_stop).unwrap_or(Stop::End)
     }
 
     pub(crate) fn state(&self) -> &RunState {
@@ -147,7 +170,7 @@ impl Recorder {
     /// Records what happened. Durable with the next commit; the state has it at once.
     pub(crate) fn record(&mut self, body: Body) -> Result<(), RunError> {
         let at_ms = self.now_ms();
-        let draft = Draft { at_ms, agent: AgentId(0), body };
+        let draft = Draft { at_ms, agent: self.state.agent_of(&body), body };
         // The state does not look at hashes, so the event can be folded before the journal seals it.
         let event = Event {
             v: draft.body.version(),
@@ -182,11 +205,13 @@ impl Recorder {
         Ok(())
     }
 
-    /// The messages that became durable since the last call, in order. Commit first.
-    pub(crate) async fn messages(&mut self) -> Result<Vec<Message>, RunError> {
+    /// The messages of an agent that became durable since the last call, in order. Commit first.
+    pub(crate) async fn messages(&mut self, agent: AgentId) -> Result<Vec<Message>, RunError> {
         debug_assert!(self.drafts.is_empty(), "what is not durable is not shown to the model");
-        let items = self.dialogue.items().get(self.shown..).unwrap_or_default().to_vec();
-        self.shown += items.len();
+        let Some(said) = self.said.get_mut(&agent) else { return Ok(Vec::new()) };
+        let items = said.dialogue.items().get(said.shown..).unwrap_or_default().to_vec();
+        said.shown += items.len();
+        let mut call_ids = std::mem::take(&mut said.call_ids);
         self.fetch(&items).await?;
         let mut messages = Vec::with_capacity(items.len());
         for item in items {
@@ -194,20 +219,25 @@ impl Recorder {
                 Item::User(digest) => messages.push(Message::user(self.text(&digest).await?)),
                 Item::Assistant(digest) => {
                     let answer = self.assistant(&digest).await?;
-                    self.call_ids = answer.calls.iter().map(|call| call.id.clone()).collect();
+                    call_ids = answer.calls.iter().map(|call| call.id.clone()).collect();
                     messages.push(Message::Assistant(answer));
                 }
-                Item::Results(results) => messages.push(self.results(&results).await?),
+                Item::Results(results) => messages.push(self.results(&results, &call_ids).await?),
             }
+        }
+        if let Some(said) = self.said.get_mut(&agent) {
+            said.call_ids = call_ids;
         }
         self.words.0.clear();
         Ok(messages)
     }
 
-    /// All messages of the dialogue, in order. Commit first.
-    pub(crate) async fn all_messages(&mut self) -> Result<Vec<Message>, RunError> {
-        self.shown = 0;
-        self.messages().await
+    /// All messages of an agent's dialogue, in order. Commit first.
+    pub(crate) async fn all_messages(&mut self, agent: AgentId) -> Result<Vec<Message>, RunError> {
+        if let Some(said) = self.said.get_mut(&agent) {
+            said.shown = 0;
+        }
+        self.messages(agent).await
     }
 
     /// All events so far. Commit first.
@@ -240,11 +270,10 @@ impl Recorder {
         Ok(())
     }
 
-    async fn results(&self, results: &[ItemResult]) -> Result<Message, RunError> {
+    async fn results(&self, results: &[ItemResult], call_ids: &[String]) -> Result<Message, RunError> {
         let mut out = Vec::with_capacity(results.len());
         for (index, result) in results.iter().enumerate() {
-            let call_id = self
-                .call_ids
+            let call_id = call_ids
                 .get(index)
                 .ok_or_else(|| RunError::Internal("results without their answer".to_owned()))?;
             out.push(CallResult {

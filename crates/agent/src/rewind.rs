@@ -143,7 +143,7 @@ impl Ready {
                 provost_core::process::name(*process)
             )));
         }
-        if let Some((act, _)) = state.open_acts().iter().find(|(_, act)| act.started.is_some()) {
+        if let Some((act, _)) = state.open_acts().iter().find(|(_, act)| act.is_under_way()) {
             return Err(RunError::Undo(format!(
                 "act {act} has started, and what became of it is not known: `provost resume` finds out"
             )));

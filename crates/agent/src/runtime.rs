@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use provost_core::act::show_argv;
+use provost_core::agents::AgentLimits;
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
 use provost_core::event::{
     Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, RunFinished, Settlement, Verdict,
 };
-use provost_core::id::{ActId, RunId};
+use provost_core::id::{ActId, AgentId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Policy};
 use provost_core::route::RouteId;
 use provost_core::server;
-use provost_core::state::RunState;
+use provost_core::state::{OpenAct, RunState};
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
@@ -32,7 +33,7 @@ use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 use crate::ahead::Ahead;
 use crate::asking;
 use crate::door::{Servers, dials};
-use crate::driver::{Driver, Ending, last_answer};
+use crate::driver::{Driver, Ending};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
 use crate::files::{Files, Made};
@@ -46,6 +47,7 @@ use crate::queue;
 use crate::recorder::Recorder;
 use crate::rewind;
 use crate::talk::{Asked, Talk};
+use crate::tree::{Aside, Narrow};
 
 /// Milliseconds since the Unix epoch.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -220,7 +222,7 @@ impl Runtime {
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
         files.show_servers(&order.contract.servers, &self.host);
-        let sandbox = self.contain(&order.contract.policy, &mut files)?;
+        let sandbox = self.contain(&order.contract.policy, &Narrow::root(), &mut files)?;
         if let Some(gate) = &order.contract.gate {
             let image = self.image(&order.contract.policy)?;
             let environment = self.environment(&files, image.as_ref());
@@ -246,7 +248,10 @@ impl Runtime {
     ) -> Result<Ending, RunError> {
         let Ready { mut files, sandbox, tracked } = ready;
         let manifest = files.keep_base(&mut recorder)?;
-        let specs = self.tools.specs();
+        let specs = match order.contract.limits.agents {
+            AgentLimits::NONE => self.tools.without("delegate").specs(),
+            _ => self.tools.specs(),
+        };
         let tools = serde_json::to_vec(&specs).map_err(|error| RunError::Internal(error.to_string()))?;
         let system = prompt::system(&order.contract, files.root(), sandbox.receipt());
         let contract = order.contract;
@@ -368,11 +373,11 @@ impl Runtime {
         files.restore(&created, &recorder).await?;
         files.show_servers(&created.servers, &self.host);
         let state = recorder.state();
-        if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
+        if state.open_processes().is_empty() && !state.open_acts().values().any(OpenAct::is_under_way) {
             // No command was under way: what is there now is a person's.
             files.know_again();
         }
-        let sandbox = self.contain(&created.policy, &mut files)?;
+        let sandbox = self.contain(&created.policy, &Narrow::root(), &mut files)?;
         let system = String::from_utf8_lossy(&recorder.bytes(&created.system).await?).into_owned();
         let specs = serde_json::from_slice(&recorder.bytes(&created.tools).await?)
             .map_err(|error| RunError::Gone(format!("the tool list does not parse: {error}")))?;
@@ -387,10 +392,11 @@ impl Runtime {
         asking::done(&driver.recorder, &self.spool);
         driver.take_tools().await?;
         driver.open_talk()?;
-        let messages = driver.recorder.messages().await?;
-        driver.answer = last_answer(&messages).map(Arc::new);
-        driver.stop = driver.recorder.last_stop();
-        driver.say_again(&messages, &asked)?;
+        driver.aside.asked = asked;
+        driver.turn().await?;
+        if driver.agent == AgentId::ROOT {
+            driver.read_back().await?;
+        }
         driver.take_letters().await?;
         driver.take_answers(answers)?;
         self.drive(driver, held).await.map(Taken::Driven)
@@ -447,7 +453,11 @@ impl Runtime {
             runtime: self,
             image,
             talk: Talk::open(route, self.asked(route)?.as_ref(), prelude.clone(), recorder.salt()),
+            root_prelude: prelude.clone(),
             prelude,
+            agent: AgentId::ROOT,
+            aside: Aside::default(),
+            narrow: Narrow::root(),
             files,
             sandbox,
             limits,
@@ -517,8 +527,15 @@ impl Runtime {
         result
     }
 
-    pub(crate) fn contain(&self, policy: &Policy, files: &mut Files) -> Result<Arc<dyn Contained>, RunError> {
+    /// Contains commands in the workspace. `narrow` holds them to less than the run's policy does.
+    pub(crate) fn contain(
+        &self,
+        policy: &Policy,
+        narrow: &Narrow,
+        files: &mut Files,
+    ) -> Result<Arc<dyn Contained>, RunError> {
         let mut profile = files.profile(policy, &self.host)?;
+        narrow.apply(&mut profile, files);
         let sandbox = match self.sandbox(policy, profile.clone()) {
             Err(RunError::Containment(Unavailable::Staging { .. })) => {
                 // No layer is to be had: a copy may be.
@@ -743,6 +760,7 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
             "changes are staged, and nobody would see what a server of tools changes: leave the servers out, or work directly",
         );
     }
+    contract.limits.agents.check().map_err(RunError::Contract)?;
     contract.routing.check().map_err(|why| RunError::Contract(format!("the routing cannot be: {why}")))?;
     if contract.gate.as_ref().is_some_and(|gate| gate.argv.is_empty()) {
         return refuse("the verification command is empty");

@@ -1,9 +1,10 @@
 //! The dialogue with one of the contract's models, and what the journal knows of its prompts.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use provost_core::event::{Body, Event, NoteWhy, PromptBroke, PromptFact};
-use provost_core::id::StepId;
+use provost_core::id::{AgentId, StepId};
 use provost_core::prompt::Break;
 use provost_core::route::RouteId;
 use provost_core::transcript::{Message, Usage};
@@ -35,8 +36,13 @@ struct Metered {
     tokens: u64,
 }
 
-/// What a journal says of the prompts of its answers, in their order.
-pub(crate) struct Asked(Vec<Ask>);
+/// What a journal says of the prompts of an agent's answers, in their order.
+#[derive(Default)]
+pub(crate) struct Asked {
+    asked: Vec<Ask>,
+    /// Its model is being asked for a summary.
+    for_summary: bool,
+}
 
 struct Ask {
     step: StepId,
@@ -49,49 +55,62 @@ struct Ask {
 }
 
 impl Asked {
-    /// Only what the dialogue as it is now was asked with: a fold begins another.
-    pub(crate) fn of(events: &[Event]) -> Self {
-        let mut asked = Self(Vec::new());
-        let mut for_summary = false;
+    /// Of each agent, only what its dialogue as it is now was asked with: a fold begins another.
+    pub(crate) fn of(events: &[Event]) -> BTreeMap<AgentId, Self> {
+        let mut all: BTreeMap<AgentId, Self> = BTreeMap::new();
         for event in events {
             match &event.body {
-                Body::ModelAnswered(body) => {
-                    let tokens = (!body.estimated).then(|| body.usage.prompt());
-                    let (step, route, prompt) = (body.step, body.route, body.prompt);
-                    asked.0.push(Ask { step, route, prompt, tokens, for_summary });
-                }
-                Body::Note(body) if body.why == NoteWhy::ContextFull => for_summary = true,
-                Body::ContextFolded(body) => {
-                    asked.0.retain(|ask| !ask.for_summary && ask.step >= body.from);
-                    asked.0.iter_mut().for_each(|ask| (ask.prompt, ask.tokens) = (None, None));
-                    for_summary = false;
+                Body::ModelAnswered(_) | Body::Note(_) | Body::ContextFolded(_) => {
+                    all.entry(event.agent).or_default().apply(&event.body);
                 }
                 _ => {}
             }
         }
-        asked
+        all
+    }
+
+    fn apply(&mut self, body: &Body) {
+        match body {
+            Body::ModelAnswered(body) => {
+                let tokens = (!body.estimated).then(|| body.usage.prompt());
+                let (step, route, prompt) = (body.step, body.route, body.prompt);
+                self.asked.push(Ask { step, route, prompt, tokens, for_summary: self.for_summary });
+            }
+            Body::Note(body) if body.why == NoteWhy::ContextFull => self.for_summary = true,
+            Body::ContextFolded(body) => {
+                self.asked.retain(|ask| !ask.for_summary && ask.step >= body.from);
+                self.asked.iter_mut().for_each(|ask| (ask.prompt, ask.tokens) = (None, None));
+                self.for_summary = false;
+            }
+            _ => {}
+        }
+    }
+
+    /// How many of the answers are of this step or a later one.
+    pub(crate) fn since(&self, from: StepId) -> usize {
+        self.asked.iter().filter(|ask| ask.step >= from).count()
     }
 
     /// The oldest step whose words, with all that was said after them, take no more than so many bytes of a prompt of
     /// `whole`.
     pub(crate) fn newest_within(&self, route: RouteId, whole: u64, bytes: u64) -> Option<StepId> {
         let fits = |ask: &&Ask| ask.prompt.is_some_and(|prompt| whole.saturating_sub(prompt.bytes) <= bytes);
-        self.0.iter().filter(|ask| ask.route == route && !ask.for_summary).find(fits).map(|ask| ask.step)
+        self.asked.iter().filter(|ask| ask.route == route && !ask.for_summary).find(fits).map(|ask| ask.step)
     }
 
     fn prompt(&self, answer: usize, route: RouteId) -> Option<(StepId, PromptFact)> {
-        let ask = self.0.get(answer)?;
+        let ask = self.asked.get(answer)?;
         ask.prompt.filter(|_| ask.route == route).map(|prompt| (ask.step, prompt))
     }
 
     /// The newest answer whose prompt the vendor counted, and that count.
     fn newest_counted(&self, route: RouteId) -> Option<(usize, u64)> {
-        let mut counted = self.0.iter().enumerate().rev();
+        let mut counted = self.asked.iter().enumerate().rev();
         counted.find_map(|(answer, ask)| ask.tokens.filter(|_| ask.route == route).map(|it| (answer, it)))
     }
 
     fn newest(&self, route: RouteId) -> Option<usize> {
-        (0..self.0.len()).rev().find(|answer| self.prompt(*answer, route).is_some())
+        (0..self.asked.len()).rev().find(|answer| self.prompt(*answer, route).is_some())
     }
 }
 

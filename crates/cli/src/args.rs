@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use provost::core::agents::{AgentLimits, MOST_AGENTS};
 use provost::core::containment::{Engine, Guarantee};
 use provost::core::id::RunId;
 use provost::tools::Registry;
@@ -322,6 +323,15 @@ pub(crate) struct OrderArgs {
     /// Most answers of the model.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_steps: u32,
+    /// Most agents that the model may have do a part of the work, all together; with 0 it works alone. They draw on the same
+    /// budget, and may do nothing that it may not.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = AgentLimits::STANDARD.total,
+        value_parser = clap::value_parser!(u32).range(..=i64::from(MOST_AGENTS))
+    )]
+    pub(crate) max_agents: u32,
     /// Most tokens, input and output together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..1 << 50))]
     pub(crate) max_tokens: Option<u64>,

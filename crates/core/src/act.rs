@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::Spawn;
 use crate::caps::CapHit;
 use crate::digest::Digest;
 use crate::path::RelPath;
@@ -329,6 +330,8 @@ pub enum Intent {
         /// The tool, by the server's own name.
         tool: String,
     },
+    /// Start an agent. The act is open until that ends.
+    Spawn(Box<Spawn>),
 }
 
 /// How an act ended.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::AgentLimits;
 use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
@@ -69,7 +70,7 @@ impl Source {
     }
 }
 
-/// Limits of single acts.
+/// Limits of single acts, and of the tree of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -81,6 +82,9 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Most output tokens of one answer.
     pub answer_tokens: u64,
+    /// The agents that the root may have beside it; none in a contract that does not say.
+    #[serde(default, skip_serializing_if = "AgentLimits::is_none")]
+    pub agents: AgentLimits,
 }
 
 impl Default for Limits {
@@ -90,6 +94,7 @@ impl Default for Limits {
             output_bytes: 32 * 1024,
             file_bytes: 1024 * 1024,
             answer_tokens: 16_384,
+            agents: AgentLimits::STANDARD,
         }
     }
 }
@@ -116,7 +121,7 @@ pub struct Contract {
     pub price: Option<Price>,
     /// Whom to ask beside the model, and when; [`Routing::default`] is nobody.
     pub routing: Routing,
-    /// Limits of single acts.
+    /// Limits of single acts, and of the tree of agents.
     pub limits: Limits,
     /// Servers of tools that are somebody else's.
     pub servers: Vec<Server>,
@@ -179,7 +184,7 @@ impl Contract {
         self
     }
 
-    /// Sets the limits of single acts.
+    /// Sets the limits of single acts and of the tree of agents.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;

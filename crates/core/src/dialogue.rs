@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::act::ActEnd;
+use crate::act::{ActEnd, Intent};
 use crate::digest::Digest;
 use crate::event::{Body, CallRef, Event, MOST_CALLS, NoteWhy};
-use crate::id::ActId;
+use crate::id::{ActId, AgentId, StepId};
 
 /// One message, its words named by digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,25 +32,34 @@ pub struct ItemResult {
 enum About {
     /// The goal: it survives every fold.
     Goal,
-    /// The work, so many answers into the run.
-    Work(u32),
+    /// The work at this step. What is said before an answer is about the step that it begins.
+    Work(StepId),
+    /// What will be answered next, whatever step that begins.
+    Next,
     /// A fold: it does not survive the next one.
     Fold,
 }
 
-/// Folds events into messages. A call and its result are never apart: the results of an answer come out as one item
-/// once all are there.
+/// Folds events into the messages of one agent, the root where no other is named. A call and its result are never apart:
+/// the results of an answer come out as one item once all are there.
 #[derive(Debug, Default)]
 pub struct Dialogue {
+    agent: AgentId,
     items: Vec<Item>,
     about: Vec<About>,
     acts: BTreeMap<ActId, CallRef>,
     results: Vec<Option<ItemResult>>,
-    answers: u32,
+    /// The newest answer's.
+    step: StepId,
     is_folding: bool,
 }
 
 impl Dialogue {
+    /// That of an agent. It begins with its goal, and nothing of what others said is in it.
+    pub fn of(agent: AgentId) -> Self {
+        Self { agent, ..Self::default() }
+    }
+
     /// All that is said to the model, in order. Between folds it only grows.
     pub fn items(&self) -> &[Item] {
         &self.items
@@ -58,6 +67,15 @@ impl Dialogue {
 
     /// Takes an event in: it completes at most one message. A fold replaces messages by one.
     pub fn apply(&mut self, event: &Event) {
+        if let Body::ActStarted(body) = &event.body
+            && let Intent::Spawn(spawn) = &body.intent
+            && spawn.agent == self.agent
+        {
+            self.push(About::Goal, Item::User(spawn.goal));
+        }
+        if event.agent != self.agent {
+            return;
+        }
         match &event.body {
             Body::RunCreated(body) => self.push(About::Goal, Item::User(body.goal)),
             Body::Note(body) => {
@@ -65,14 +83,20 @@ impl Dialogue {
                     self.is_folding = true;
                     About::Fold
                 } else {
-                    About::Work(self.answers)
+                    About::Next
                 };
                 self.push(about, Item::User(body.text));
             }
             Body::ModelAnswered(body) => {
                 self.results = vec![None; body.calls.min(MOST_CALLS) as usize];
-                self.push(self.about_answer(self.answers), Item::Assistant(body.answer));
-                self.answers += 1;
+                // A summary that was asked for in between is no work.
+                let since = |about: &&mut About| matches!(about, About::Next | About::Fold);
+                let notes = self.about.iter_mut().rev().take_while(since);
+                for about in notes.filter(|about| **about == About::Next) {
+                    *about = About::Work(body.step);
+                }
+                self.step = body.step;
+                self.push(self.about_step(), Item::Assistant(body.answer));
             }
             Body::CallInvalid(body) => {
                 self.settle(body.call, ItemResult { text: body.result, is_error: true });
@@ -87,7 +111,7 @@ impl Dialogue {
                     self.settle(call, ItemResult { text: body.result, is_error: body.end != ActEnd::Done });
                 }
             }
-            Body::ContextFolded(body) => self.fold(body.from.0, body.text),
+            Body::ContextFolded(body) => self.fold(body.from, body.text),
             _ => {}
         }
     }
@@ -97,8 +121,8 @@ impl Dialogue {
         self.items.push(item);
     }
 
-    fn about_answer(&self, step: u32) -> About {
-        if self.is_folding { About::Fold } else { About::Work(step) }
+    fn about_step(&self) -> About {
+        if self.is_folding { About::Fold } else { About::Work(self.step) }
     }
 
     fn settle(&mut self, call: CallRef, result: ItemResult) {
@@ -107,15 +131,15 @@ impl Dialogue {
         let all: Option<Vec<ItemResult>> = self.results.iter().copied().collect();
         if let Some(all) = all {
             self.results.clear();
-            self.push(self.about_answer(self.answers.saturating_sub(1)), Item::Results(all));
+            self.push(self.about_step(), Item::Results(all));
         }
     }
 
-    fn fold(&mut self, from: u32, text: Digest) {
+    fn fold(&mut self, from: StepId, text: Digest) {
         let kept = std::mem::take(&mut self.about).into_iter().zip(std::mem::take(&mut self.items));
         let mut kept: Vec<(About, Item)> = kept
             .filter(|(about, _)| match about {
-                About::Goal => true,
+                About::Goal | About::Next => true,
                 About::Work(step) => *step >= from,
                 About::Fold => false,
             })

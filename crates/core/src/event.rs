@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use read::BadEvent;
 
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
+pub use crate::agents::AgentEnded;
 use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
@@ -121,6 +122,9 @@ pub enum Body {
     /// A background command is over.
     #[serde(rename = "process.ended")]
     ProcessEnded(Box<ProcessEnded>),
+    /// An agent that an act started is over.
+    #[serde(rename = "agent.ended")]
+    AgentEnded(AgentEnded),
     /// A server said what tools it has.
     #[serde(rename = "server.listed")]
     ServerListed(ServerListed),
@@ -181,6 +185,7 @@ impl Body {
             Self::ActFinished(_) => "act.finished",
             Self::ProcessChanged(_) => "process.changed",
             Self::ProcessEnded(_) => "process.ended",
+            Self::AgentEnded(_) => "agent.ended",
             Self::ServerListed(_) => "server.listed",
             Self::ServerAccepted(_) => "server.accepted",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
@@ -678,7 +683,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 30] = [
+pub const KINDS: [&str; 31] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -697,6 +702,7 @@ pub const KINDS: [&str; 30] = [
     "act.finished",
     "process.changed",
     "process.ended",
+    "agent.ended",
     "server.listed",
     "server.accepted",
     "workspace.drifted",

@@ -90,6 +90,10 @@ numbered! {
     /// An agent of the run's tree; 0 is the root.
     AgentId
 }
+impl AgentId {
+    /// The agent that the contract orders.
+    pub const ROOT: Self = Self(0);
+}
 numbered! {
     /// An act of the run, dense from 0 in the order in which acts were decided.
     ActId

@@ -6,6 +6,7 @@
 
 pub mod args;
 pub mod command;
+mod delegate;
 mod edit;
 mod exec;
 mod failure;
@@ -27,6 +28,7 @@ mod touch;
 pub mod workspace;
 mod write;
 
+pub use delegate::Delegate;
 pub use edit::EditFile;
 pub use exec::Exec;
 pub use failure::{BadCall, Failure};
@@ -39,6 +41,6 @@ pub use search::find::Find;
 pub use search::grep::Grep;
 pub use shell::{Shell, ShellKill, ShellPoll, ShellStart};
 pub use submit::Submit;
-pub use tool::{CommandRequest, Context, Effect, Observation, SeenState, Tool, WriteSet};
+pub use tool::{CommandRequest, Context, Delegation, Effect, Observation, SeenState, Tool, WriteSet};
 pub use workspace::Workspace;
 pub use write::WriteFile;

@@ -40,7 +40,7 @@ impl Registry {
 
     /// The tools of this crate.
     pub fn standard() -> Self {
-        let tools: [Arc<dyn Tool>; 13] = [
+        let tools: [Arc<dyn Tool>; 14] = [
             Arc::new(crate::read::ReadFile::default()),
             Arc::new(crate::list::ListDir::default()),
             Arc::new(crate::search::grep::Grep::default()),
@@ -53,6 +53,7 @@ impl Registry {
             Arc::new(crate::shell::ShellStart::default()),
             Arc::new(crate::shell::ShellPoll::default()),
             Arc::new(crate::shell::ShellKill::default()),
+            Arc::new(crate::delegate::Delegate::default()),
             Arc::new(crate::submit::Submit::default()),
         ];
         let mut registry = Self::empty();
@@ -81,6 +82,14 @@ impl Registry {
     /// How the model is told of them, in order.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.order.iter().map(|tool| tool.spec().clone()).collect()
+    }
+
+    /// These without the one of that name.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let order: Vec<_> = self.order.iter().filter(|tool| tool.spec().name != name).cloned().collect();
+        let names = order.iter().enumerate().map(|(index, tool)| (tool.spec().name.clone(), index)).collect();
+        Self { order, names }
     }
 
     /// The tool of that name.

@@ -8,6 +8,7 @@ use provost_core::act::{Recovery, Touch};
 use provost_core::contract::Limits;
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
+use provost_core::policy::Pattern;
 use provost_core::transcript::ToolSpec;
 use serde_json::{Map, Value};
 
@@ -98,11 +99,26 @@ pub enum Effect {
         /// Its arguments.
         args: Map<String, Value>,
     },
+    /// Another agent is to do a part of the work.
+    Delegate(Delegation),
     /// The agent says that it is done.
     Submit {
         /// What it did, in its words.
         summary: String,
     },
+}
+
+/// A part of the work for another agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegation {
+    /// What to call it.
+    pub name: String,
+    /// What it is to do, in words.
+    pub goal: String,
+    /// Most answers that it may take.
+    pub max_steps: Option<u32>,
+    /// What it may not do.
+    pub deny: Vec<Pattern>,
 }
 
 /// Something seen.

@@ -148,7 +148,7 @@ impl Driver<'_> {
         let standing = exit.as_ref().map_or(Standing::Running, |exit| Standing::Ended(Some(exit)));
         let mut text = format!("$ {}\n", show_argv(&request.argv));
         text.push_str(&part.tell(&process::name(act), standing));
-        let (Found { changes, reverted, .. }, taken_back) = self.look_after(None).await?;
+        let (Found { changes, reverted, .. }, taken_back) = self.look_after(&[act], None).await?;
         text.push_str(&taken_back);
         let mut result = ActResult::of(ActEnd::Done, text);
         result.told = Some(Told { process: act, from: part.from, to: part.to });
@@ -187,7 +187,7 @@ impl Driver<'_> {
     /// Tells what a command wrote and how it stands.
     pub(super) async fn poll(&mut self, act: ActId, process: ActId, wait: Duration) -> Result<(), RunError> {
         let begun = std::time::Instant::now();
-        let Some(shown) = self.shown(process) else {
+        let Some(shown) = self.shown(process).filter(|_| self.is_own(process)) else {
             return self.fail(act, &self.no_process(process));
         };
         self.note_drift().await?;
@@ -209,7 +209,7 @@ impl Driver<'_> {
 
     /// Ends a command with all its processes. What it was for is over either way: should this driver die, it dies too.
     pub(super) async fn kill(&mut self, act: ActId, process: ActId) -> Result<(), RunError> {
-        if self.shown(process).is_none() {
+        if !self.is_own(process) {
             return self.fail(act, &self.no_process(process));
         }
         self.recorder.commit().await?;
@@ -243,10 +243,16 @@ impl Driver<'_> {
         process.server.is_none().then_some(process.shown)
     }
 
+    /// Whether it is a command of the agent at hand: nobody ends another's, or hears of it.
+    fn is_own(&self, process: ActId) -> bool {
+        self.recorder.state().process(process).is_some_and(|process| process.agent() == self.agent)
+    }
+
     fn no_process(&self, wanted: ActId) -> String {
         let state = self.recorder.state();
-        let open = state.processes().filter(|(_, process)| process.is_open() && process.server.is_none());
-        let names: Vec<String> = open.map(|(act, _)| process::name(act)).collect();
+        let open = state.open_processes_of(self.agent).into_iter();
+        let open = open.filter(|act| state.process(*act).is_some_and(|process| process.server.is_none()));
+        let names: Vec<String> = open.map(process::name).collect();
         let running =
             if names.is_empty() { "none runs".to_owned() } else { format!("running: {}", names.join(", ")) };
         format!("There is no background command {}; {running}.", process::name(wanted))
@@ -353,7 +359,7 @@ impl Driver<'_> {
         server.and_then(|server| self.servers.connections.remove(&server));
         let net = net.unwrap_or_default();
         let published = published.map(|published| published.report());
-        let found = self.look_after(None).await?;
+        let found = self.look_after(&[process], None).await?;
         let command = fact_of(&record, &net, self.recorder.state().containment());
         let rest = Part::rest(&record.output, self.shown(process).unwrap_or_default());
         let mut report = rest.tell(&process::name(process), Standing::Ended(Some(&command.exit)));
@@ -387,7 +393,7 @@ impl Driver<'_> {
             let ended_at = self.left_of(lost).await?.map(|record| record.ended_at_ns);
             last = last.zip(ended_at).map(|(last, ended_at)| last.max(ended_at));
         }
-        let found = self.look_after(last).await?;
+        let found = self.look_after(&[process], last).await?;
         let name = process::name(process);
         let (command, report) = match record {
             Some(record) => {
@@ -460,8 +466,12 @@ impl Driver<'_> {
     }
 
     /// What commands that go on changed, and in words what of it was taken back.
-    async fn look_after(&mut self, ended_at_ns: Option<u64>) -> Result<(Found, String), RunError> {
-        let found = self.changes_by_command(ended_at_ns).await?;
+    async fn look_after(
+        &mut self,
+        acts: &[ActId],
+        ended_at_ns: Option<u64>,
+    ) -> Result<(Found, String), RunError> {
+        let found = self.changes_by_command(acts, ended_at_ns).await?;
         let mut text = undone(&found.reverted);
         for path in self.files.expel_from_git()? {
             text.push_str(&made_for_git(&path));
@@ -471,7 +481,8 @@ impl Driver<'_> {
 
     /// Records what changed while commands go on: it is their doing.
     pub(super) async fn note_changes_in_background(&mut self) -> Result<(), RunError> {
-        let (Found { changes, reverted, .. }, _) = self.look_after(None).await?;
+        let acts = self.recorder.state().open_processes();
+        let (Found { changes, reverted, .. }, _) = self.look_after(&acts, None).await?;
         if changes.is_empty() && reverted.is_empty() {
             return Ok(());
         }

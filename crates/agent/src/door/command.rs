@@ -62,11 +62,28 @@ impl Driver<'_> {
         self.note_drift().await?;
         let policy = self.recorder.state().created().map(|created| created.policy.clone());
         if let Some(policy) = policy
-            && (self.names_changed(&policy)? || self.files.build_folders_changed(&policy)?)
+            && (self.names_changed(&policy)? | self.narrowed()?
+                || self.files.build_folders_changed(&policy)?)
         {
-            self.sandbox = self.runtime.contain(&policy, &mut self.files)?;
+            self.sandbox = self.runtime.contain(&policy, &self.narrow, &mut self.files)?;
         }
         Ok(())
+    }
+
+    /// Whether the rules of the agent at hand guard other names than its containment knows.
+    fn narrowed(&mut self) -> Result<bool, RunError> {
+        let state = self.recorder.state();
+        let bound = state.bound_as(self.agent);
+        match state.policy_of(bound) {
+            Some(policy) => self.narrow.look(bound, policy, &self.files),
+            None => Ok(false),
+        }
+    }
+
+    /// What the agent may do whose act this is.
+    pub(super) fn policy_of_act(&self, act: ActId) -> Option<Policy> {
+        let state = self.recorder.state();
+        state.policy_of(state.agent_of_command(act)).cloned()
     }
 
     fn names_changed(&mut self, policy: &Policy) -> Result<bool, RunError> {
@@ -200,7 +217,7 @@ impl Driver<'_> {
             Seen::AtOnce => None,
             Seen::Later => Some(record.ended_at_ns),
         };
-        let Found { changes, reverted, later } = self.changes_by_command(since).await?;
+        let Found { changes, reverted, later } = self.changes_by_command(&[act], since).await?;
         let mut result = self.command_result(argv, record, net);
         result.text.push_str(&undone(&reverted));
         for path in self.files.expel_from_git()? {
@@ -212,8 +229,14 @@ impl Driver<'_> {
         if later.is_empty() { Ok(()) } else { self.record_drift(later) }
     }
 
-    /// What changed since the journal last looked. With `ended_at_ns` what changed after that moment is told apart.
-    pub(super) async fn changes_by_command(&mut self, ended_at_ns: Option<u64>) -> Result<Found, RunError> {
+    /// What changed since the journal last looked, by a command of one of these acts. With `ended_at_ns` what changed after
+    /// that moment is told apart. What none of them may change is undone.
+    pub(super) async fn changes_by_command(
+        &mut self,
+        acts: &[ActId],
+        ended_at_ns: Option<u64>,
+    ) -> Result<Found, RunError> {
+        let theirs: Vec<Policy> = acts.iter().filter_map(|act| self.policy_of_act(*act)).collect();
         let created = self.recorder.state().created().cloned();
         let policy = created.map(|created| created.policy);
         if !self.recorder.state().open_processes().is_empty() {
@@ -234,7 +257,8 @@ impl Driver<'_> {
                 later.push(change);
                 continue;
             }
-            let guarded = policy.as_ref().is_some_and(|policy| policy.guards_writing(&change.path));
+            let guarded =
+                !theirs.is_empty() && theirs.iter().all(|policy| policy.guards_writing(&change.path));
             if !guarded {
                 changes.push(change);
             } else if self.files.undo(&change, &self.recorder).await? == Undone::Yes {
@@ -271,7 +295,7 @@ impl Driver<'_> {
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         if how == Some(Settlement::Happened) {
             self.files.expel_from_git()?;
-            let found = self.changes_by_command(None).await?;
+            let found = self.changes_by_command(&[act], None).await?;
             (result.changes, result.reverted) = (found.changes, found.reverted);
         }
         self.end(act, result)?;
@@ -311,7 +335,7 @@ impl Driver<'_> {
         let text = "The driver was lost while this command was under way, and the run was cancelled before anybody \
                     said what became of it.";
         self.files.expel_from_git()?;
-        let found = self.changes_by_command(None).await?;
+        let found = self.changes_by_command(&[act], None).await?;
         let mut result = ActResult::of(ActEnd::Interrupted, text);
         (result.changes, result.reverted) = (found.changes, found.reverted);
         self.end(act, result)?;

@@ -18,6 +18,7 @@ pub(crate) use server::Servers;
 use std::time::Instant;
 
 use provost_core::act::{ActEnd, Change, CommandFact, Intent, Recovery, Touch};
+use provost_core::digest::Digest;
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, InvalidCall,
     ProcessChanged, Seen, Told, Unapplied, Verdict, WorkspaceDrifted,
@@ -113,10 +114,11 @@ impl Driver<'_> {
         recovery: Recovery,
     ) -> Result<ActId, RunError> {
         let state = self.recorder.state();
-        let created = state.created().ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
+        let policy = state.policy_of(state.acting());
+        let policy = policy.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
         let decision = match call {
-            Some(_) => created.policy.decide(&touches, state.rung()),
-            None => created.policy.decide_ordered(&touches, state.rung()),
+            Some(_) => policy.decide(&touches, state.rung()),
+            None => policy.decide_ordered(&touches, state.rung()),
         };
         let act = state.next_act();
         let args = self.recorder.content(args.to_string());
@@ -279,6 +281,7 @@ impl Driver<'_> {
                 self.call_tool(act, call::Wanted { server, tool, args }, begun).await
             }
             Effect::Kill { process } => self.kill(act, process).await,
+            Effect::Delegate(work) => self.delegate(act, work).await,
         }
     }
 
@@ -344,13 +347,29 @@ impl Driver<'_> {
     }
 
     /// Makes the intent durable. Only behind this line may anything happen.
-    async fn start(&mut self, act: ActId, intent: Intent) -> Result<(), RunError> {
+    pub(crate) async fn start(&mut self, act: ActId, intent: Intent) -> Result<(), RunError> {
         self.recorder.record(Body::ActStarted(ActStarted { act, intent }))?;
         self.recorder.commit().await
     }
 
     fn end(&mut self, act: ActId, result: ActResult) -> Result<(), RunError> {
-        let text = self.recorder.content(result.text);
+        let text = self.recorder.content(result.text.as_bytes());
+        self.end_with(act, result, text)
+    }
+
+    /// Ends an act that changed nothing by itself, with words that the journal has.
+    pub(crate) fn end_saying(
+        &mut self,
+        act: ActId,
+        end: ActEnd,
+        said: Digest,
+        duration_ms: u64,
+    ) -> Result<(), RunError> {
+        let result = ActResult { duration_ms, ..ActResult::of(end, "") };
+        self.end_with(act, result, said)
+    }
+
+    fn end_with(&mut self, act: ActId, result: ActResult, text: Digest) -> Result<(), RunError> {
         self.recorder.record(Body::ActFinished(Box::new(ActFinished {
             act,
             end: result.end,
@@ -413,6 +432,7 @@ impl Driver<'_> {
             }
             Some(Intent::Call { .. }) => self.recover_call(act, &open).await,
             Some(Intent::Background { .. }) => self.recover_background(act).await,
+            Some(Intent::Spawn(spawn)) => self.end_spawn(act, &spawn),
             Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
             Some(Intent::Command { argv, .. }) => match &open.staged {
                 Some(staged) => self.recover_staged(act, &argv, staged).await,

@@ -118,7 +118,7 @@ impl Driver<'_> {
         command: &mut Command,
         to: mpsc::UnboundedSender<Pending>,
     ) -> Option<Egress> {
-        let policy = self.recorder.state().created().map(|created| Arc::new(created.policy.clone()));
+        let policy = self.policy_of_act(act).map(Arc::new);
         let egress = Egress::new(policy.filter(|_| self.has_network())?, Arc::new(ToDriver { act, to }));
         command.egress = Some(egress.clone());
         let proxies = PROXY_ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into()));

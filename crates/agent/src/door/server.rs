@@ -253,6 +253,7 @@ impl Driver<'_> {
             }
         }
         self.tools = tools;
+        self.root_prelude.tools.clone_from(&specs);
         self.prelude.tools = specs;
         Ok(())
     }
@@ -261,8 +262,8 @@ impl Driver<'_> {
     async fn tell_anew(&mut self) -> Result<(), RunError> {
         self.show_model_what_is_durable().await?;
         self.take_tools().await?;
-        let messages = self.recorder.all_messages().await?;
-        let asked = Asked::of(&self.runtime.store.events(&self.recorder.lease.run, 0).await?);
+        let messages = self.recorder.all_messages(self.agent).await?;
+        let asked = Asked::of(&self.recorder.events().await?).remove(&self.agent).unwrap_or_default();
         self.open_talk()?;
         self.say_again(&messages, &asked)
     }

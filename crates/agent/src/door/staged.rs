@@ -124,10 +124,7 @@ impl Driver<'_> {
         found: Found,
         others: &BTreeSet<RelPath>,
     ) -> Result<Plan, RunError> {
-        let created = self.recorder.state().created();
-        let policy = created
-            .map(|created| created.policy.clone())
-            .ok_or_else(|| RunError::Internal("no contract".into()))?;
+        let policy = self.policy_of_act(act).ok_or_else(|| RunError::Internal("no contract".into()))?;
         if policy.caps.limit(Cap::Disk).is_some_and(|cap| written_out(&found) > cap) {
             return Ok(Plan::leaving(found, WhyUnapplied::Cap));
         }

@@ -104,8 +104,9 @@ async fn a_run_that_outgrows_the_window_goes_on_from_summaries_also_across_a_res
     let folds = folds(&events);
     assert!(folds.len() > 3, "{folds:?}");
     assert!(folds.iter().all(|fold| fold.by == FoldedBy::Model), "{folds:?}");
+    // Three quarters by estimate; what the vendor then counts may be a little less.
     assert!(
-        folds.iter().all(|fold| fold.tokens >= WINDOW / 4 * 3 && fold.window == Some(WINDOW)),
+        folds.iter().all(|fold| fold.tokens >= WINDOW / 10 * 7 && fold.window == Some(WINDOW)),
         "{folds:?}"
     );
     let broke = |event: &Event| matches!(event.body, Body::PromptBroke(_) | Body::CacheMissed(_));

@@ -1,7 +1,7 @@
 //! `provost log`, `provost show` and `provost runs`.
 
 use provost::agent::Ending;
-use provost::core::act::show_argv;
+use provost::core::act::{Intent, show_argv};
 use provost::core::contract::Gate;
 use provost::core::event::{Body, Event};
 use provost::core::history;
@@ -133,6 +133,11 @@ pub(super) async fn words_of(place: &Place, run: &RunId, event: &Event) -> Resul
         Body::ModelFailed(body) => Some(body.message),
         Body::CallInvalid(body) => Some(body.result),
         Body::ActFinished(body) => Some(body.result),
+        Body::ActStarted(body) => match &body.intent {
+            Intent::Spawn(spawn) => Some(spawn.goal),
+            _ => None,
+        },
+        Body::AgentEnded(body) => Some(body.result),
         Body::Note(body) => Some(body.text),
         Body::ContextFolded(body) => Some(body.text),
         Body::Submitted(body) => Some(body.summary),
@@ -170,6 +175,13 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "rate_limits": state.rate_limits().map(|(at_ms, limits)| json!({ "at_ms": at_ms, "said": limits })),
             "acts": counts.acts,
             "refused": counts.refused,
+            "agents": state.agents().skip(1).map(|(id, agent)| json!({
+                "agent": id,
+                "name": agent.name(),
+                "parent": agent.parent(),
+                "steps": agent.steps(),
+                "end": agent.end().map(|ended| ended.end.word()),
+            })).collect::<Vec<_>>(),
             "open_acts": state.open_acts().keys().collect::<Vec<_>>(),
             "gate": state.last_gate(),
             "changes": state.net_changes().values().collect::<Vec<_>>(),
@@ -222,6 +234,9 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     );
     if let Some((at_ms, limits)) = state.rate_limits() {
         say!("limits: {}", words::rate_limits(at_ms, limits));
+    }
+    for (id, agent) in state.agents().skip(1) {
+        say!("agent {id}: {}", words::agent(agent));
     }
     for (id, act) in state.open_acts() {
         say!("open: act {id}, {} ({})", act_words(act), standing(*id, act, &state));

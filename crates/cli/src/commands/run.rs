@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use provost::agent::{Order, source_of};
+use provost::core::agents::AgentLimits;
 use provost::core::budget::Budget;
 use provost::core::contract::{Contract, Gate, Source};
 use provost::core::event::RunCreated;
@@ -62,6 +63,10 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
         cost_micros: args.max_cost,
         time_ms: args.timeout.map(|limit| limit.as_millis() as u64),
     });
+    contract.limits.agents = match args.max_agents {
+        0 => AgentLimits::NONE,
+        total => AgentLimits { total, ..AgentLimits::STANDARD },
+    };
     if let Some(line) = &args.verify {
         if line.trim().is_empty() {
             return Err(Failure::usage("--verify is empty: nothing would be verified")

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use provost::agent::system_clock;
 use provost::core::event::{ActDecided, Body, Event, RateLimitFact};
-use provost::core::id::{ActId, RunId};
+use provost::core::id::{ActId, AgentId, RunId};
 use provost::core::lifecycle::Stage;
 use provost::core::text::{Lines, visible};
 use provost::journal::{Holder, Owner, RunRow, Store};
@@ -183,6 +183,7 @@ impl Glance {
             "created_ms": self.row.created_ms,
             "newest_ms": self.newest.as_ref().map(|event| event.at_ms),
             "newest": self.newest.as_ref().map(|event| event.body.kind()),
+            "agent": self.newest.as_ref().map(|event| event.agent),
             "driver": self.driver.as_ref().map(|(holder, life)| json!({
                 "host": holder.owner.host,
                 "pid": holder.owner.pid,
@@ -235,8 +236,12 @@ impl Glance {
         ));
         if let Some(event) = &self.newest {
             let ago = system_clock()().saturating_sub(event.at_ms);
+            let whose = match event.agent {
+                AgentId::ROOT => String::new(),
+                agent => format!(" of agent {agent}"),
+            };
             out.push(format!(
-                "newest event: {} at {} UTC, {} ago",
+                "newest event: {}{whose} at {} UTC, {} ago",
                 event.body.kind(),
                 moment(event.at_ms),
                 duration(ago / 1000 * 1000)

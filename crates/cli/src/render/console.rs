@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
-use provost::core::act::{ActEnd, Change, show_argv};
+use provost::core::act::{ActEnd, Change, Intent, show_argv};
 use provost::core::changes::Changes;
 use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
 use provost::core::event::{
-    ActDecided, ActFinished, Body, Event, FoldedBy, GateVerdict, ModelFact, ModelFailed, RunCreated,
-    ServerListed, Settlement, SubmitVia, Verdict,
+    ActDecided, ActFinished, ActStarted, Body, Event, FoldedBy, GateVerdict, ModelFact, ModelFailed,
+    RunCreated, ServerListed, Settlement, SubmitVia, Verdict,
 };
-use provost::core::id::ActId;
+use provost::core::id::{ActId, AgentId};
 use provost::core::path::RelPath;
 use provost::core::policy::{Effect, LOOKED_UP};
 use provost::core::process;
@@ -24,12 +24,16 @@ use provost::core::text::{Lines, visible};
 
 use super::changes::word;
 use super::report::{receipt_lines, routing_lines, standing};
-use super::words::{act_title, behind, clipped, counted, duration, exit, grouped, hosts, policy, price};
+use super::words::{
+    act_title, agent_end, behind, clipped, counted, duration, exit, grouped, hosts, policy, price,
+};
 
 /// What stands before a line of ours that belongs to no act: as much as step and act take up.
 const MARGIN: &str = "         ";
 /// What stands before a line of the model's words. No line of ours begins so: whatever it says, it says it as the model.
 const WORDS: &str = "  |      ";
+/// Characters of an agent's goal.
+const GOAL: usize = 100;
 /// Characters of an act's title.
 const TITLE: usize = 52;
 
@@ -47,6 +51,8 @@ pub(crate) struct Console {
     model: Mutex<(String, String)>,
     /// The contract's models.
     models: Mutex<Models>,
+    /// The agents that were started, and whose lines are being printed.
+    agents: Mutex<Agents>,
     /// What contained the commands of the driver before, if there was one.
     drivers: Mutex<Option<Receipt>>,
 }
@@ -74,6 +80,37 @@ impl Models {
     }
 }
 
+/// The agents that were started, with whoever started each, and whose lines are being printed.
+#[derive(Debug, Default)]
+struct Agents {
+    started: BTreeMap<AgentId, (String, AgentId)>,
+    shown: AgentId,
+}
+
+impl Agents {
+    fn note(&mut self, event: &Event) {
+        match &event.body {
+            Body::ActStarted(body) => {
+                if let Intent::Spawn(spawn) = &body.intent {
+                    self.started.insert(spawn.agent, (spawn.name.clone(), event.agent));
+                    self.shown = spawn.agent;
+                }
+            }
+            Body::AgentEnded(_) => {
+                self.shown = self.started.get(&event.agent).map_or(AgentId::ROOT, |(_, parent)| *parent);
+            }
+            _ => {}
+        }
+    }
+
+    fn name(&self, agent: AgentId) -> String {
+        match self.started.get(&agent) {
+            Some((name, _)) => format!("agent {agent} `{}`", visible(name, Lines::Escape)),
+            None => "the root agent".to_owned(),
+        }
+    }
+}
+
 /// Whether a line may be drawn over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Live {
@@ -94,6 +131,7 @@ impl Console {
             committed: Mutex::default(),
             model: Mutex::default(),
             models: Mutex::default(),
+            agents: Mutex::default(),
             drivers: Mutex::default(),
         }
     }
@@ -114,6 +152,7 @@ impl Console {
         for event in events {
             let _ = self.changes_by(event);
             self.models.lock().unwrap_or_else(PoisonError::into_inner).note(event);
+            self.agents.lock().unwrap_or_else(PoisonError::into_inner).note(event);
             match &event.body {
                 Body::ActDecided(decided) => {
                     acts.insert(decided.act, decided.clone());
@@ -146,7 +185,13 @@ impl Console {
     /// Prints what an event says, with the words it names.
     pub(crate) fn show(&self, event: &Event, words: &dyn Words) {
         let changes = self.changes_by(event);
+        self.whose(event);
         match &event.body {
+            Body::AgentEnded(ended) => {
+                let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+                self.line(&format!("{MARGIN}{} ended: {}", agents.name(event.agent), agent_end(ended.end)));
+                agents.note(event);
+            }
             Body::RunQueued(queued) => {
                 self.line(&format!(
                     "run {} queued for `{}`",
@@ -255,6 +300,13 @@ impl Console {
                 };
                 self.line(&format!("{MARGIN}act {} {how}, says a person", settled.act));
             }
+            Body::ActStarted(ActStarted { intent: Intent::Spawn(spawn), .. }) => {
+                let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+                agents.note(event);
+                let goal = words.get(&spawn.goal).unwrap_or_default();
+                let goal = clipped(String::from_utf8_lossy(&goal).trim(), GOAL, false);
+                self.line(&format!("{MARGIN}{} begins: {goal}", agents.name(spawn.agent)));
+            }
             Body::ActStarted(started) => {
                 let acts = self.acts();
                 if let Some(decided) = acts.get(&started.act) {
@@ -340,6 +392,26 @@ impl Console {
                 };
                 self.line(&format!("{MARGIN}gate {verdict} on tree {}", judged.tree));
             }
+        }
+    }
+
+    /// Says whose lines follow, where that is another than before and no line has said so.
+    fn whose(&self, event: &Event) {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_run = matches!(
+            event.body,
+            Body::DriverAttached(_)
+                | Body::DriverDetached(_)
+                | Body::RunHeld(_)
+                | Body::RunCancelled(_)
+                | Body::ProcessChanged(_)
+                | Body::WorkspaceDrifted(_)
+                | Body::WorkspaceRewound(_)
+                | Body::WorkspaceRestored(_)
+        );
+        if !of_run && agents.shown != event.agent {
+            agents.shown = event.agent;
+            self.line(&format!("{MARGIN}{}:", agents.name(event.agent)));
         }
     }
 

@@ -76,6 +76,7 @@ impl Preview {
             | Effect::Poll { .. }
             | Effect::Kill { .. }
             | Effect::Call { .. }
+            | Effect::Delegate(_)
             | Effect::Submit { .. } => Ok(Vec::new()),
         }
     }

@@ -1,6 +1,7 @@
 //! Pieces of text that several commands print.
 
 use provost::agent::Ending;
+use provost::core::act::Intent;
 use provost::core::budget::Ledger;
 use provost::core::containment::{Guarantee, Receipt, Strength};
 use provost::core::id::ActId;
@@ -99,6 +100,8 @@ pub(crate) fn strength_lines(receipt: &Receipt) -> Vec<String> {
 pub(crate) fn standing(id: ActId, act: &OpenAct, state: &RunState) -> &'static str {
     if state.indeterminate_act() == Some(id) {
         "nobody can tell whether it happened"
+    } else if matches!(act.started, Some(Intent::Spawn(_))) {
+        "its agent is at work"
     } else if act.started.is_some() {
         "started, not ended"
     } else if act.decision.effect == Effect::Ask && act.verdict.is_none() {

@@ -1,11 +1,13 @@
 //! Numbers, times, and what a contract says, in words.
 
 use provost::core::act::{ExitFact, Touch, show_argv};
+use provost::core::agents::AgentEnd;
 use provost::core::budget::{Budget, Price};
 use provost::core::containment::Rung;
 use provost::core::event::{RateLimitFact, WindowFact};
 use provost::core::policy::{Layer, Policy};
 use provost::core::price::Rates;
+use provost::core::state::Agent;
 pub(crate) use provost::core::text::moment;
 use provost::core::text::{Lines, visible};
 
@@ -87,6 +89,26 @@ pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
         other => other.to_string(),
     });
     format!("{tool} {what}").trim_end().to_owned()
+}
+
+/// An agent that was started, and how it stands.
+pub(crate) fn agent(agent: &Agent) -> String {
+    let name = visible(agent.name().unwrap_or("root"), Lines::Escape);
+    let by = agent.parent().map_or(String::new(), |parent| format!(", for agent {parent}"));
+    let steps = counted(u64::from(agent.steps()), "step");
+    let how = agent.end().map_or("at work", |ended| agent_end(ended.end));
+    format!("`{name}`{by}, {steps}: {how}")
+}
+
+/// How an agent ended.
+pub(crate) fn agent_end(end: AgentEnd) -> &'static str {
+    match end {
+        AgentEnd::Done => "done",
+        AgentEnd::Stalled => "made no progress",
+        AgentEnd::StepsSpent => "its steps are spent",
+        AgentEnd::BudgetSpent { .. } => "the run's budget is spent",
+        AgentEnd::Cancelled => "cancelled",
+    }
 }
 
 /// All layers of a policy, the most general first.

@@ -9,6 +9,7 @@ mod staged;
 mod support;
 
 mod agent_runtime;
+mod agents;
 mod attach;
 mod background;
 mod bad_input;

@@ -119,6 +119,12 @@ impl Layer {
         Self { name: name.to_owned(), source: None, rules: Vec::new(), defaults: BTreeMap::new() }
     }
 
+    /// A layer that only denies.
+    pub fn denying(name: &str, patterns: Vec<Pattern>) -> Self {
+        let deny = |pattern| Rule { effect: Effect::Deny, pattern };
+        Self { rules: patterns.into_iter().map(deny).collect(), ..Self::named(name) }
+    }
+
     /// Adds a rule as it is written on the command line (`exec cargo test*`).
     pub fn rule(mut self, effect: Effect, text: &str) -> Result<Self, BadRule> {
         self.rules.push(Rule { effect, pattern: text.parse()? });
@@ -497,6 +503,16 @@ impl Policy {
     fn has_rule(&self, effect: Effect, touch: &Touch) -> bool {
         let mut rules = self.layers.iter().flat_map(|layer| &layer.rules);
         rules.any(|rule| rule.effect == effect && rule.pattern.matches(touch, effect))
+    }
+
+    /// Whether a rule denies all writing, or nothing at all may be written by default.
+    pub fn denies_all_writes(&self) -> bool {
+        let all = |rule: &Rule| {
+            rule.effect == Effect::Deny
+                && rule.pattern.access() == Access::Write
+                && rule.pattern.is_everything()
+        };
+        self.forbids_all_writes() || self.layers.iter().flat_map(|layer| &layer.rules).any(all)
     }
 
     /// Whether nothing at all may be written: commands then see the workspace read-only.

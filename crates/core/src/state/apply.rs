@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::agent::{Agent, Place, policy_of};
 use super::check::{Checked, must};
 use super::decided::Order;
 use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
+use crate::agents::AgentEnd;
 use crate::budget::{Bound, Ledger};
 use crate::containment::Guarantee;
 use crate::event::{
@@ -15,7 +17,7 @@ use crate::event::{
     ModelAnswered, ModelFailed, Note, NoteWhy, RateLimitFact, RunCreated, RunFinished, RunQueued, Settlement,
     Submitted, Verdict,
 };
-use crate::id::{ActId, StepId};
+use crate::id::{ActId, AgentId, StepId};
 use crate::lifecycle::Move;
 use crate::outcome::{Outcome, Pause};
 use crate::policy::Effect;
@@ -41,8 +43,13 @@ impl RunState {
         if event.stream != self.stream {
             return Err(Violation::Stream { seq: event.seq, stream: event.stream.to_string() });
         }
+        let agent = self.agent_of(&event.body);
+        if event.agent != agent {
+            let why = format!("it is agent {agent}'s, and says agent {}", event.agent);
+            return Err(Violation::Transition { seq: event.seq, kind: event.body.kind(), why });
+        }
         if let Body::ActDecided(body) = &event.body {
-            self.check_decision(event.seq, body)?;
+            self.check_decision(event.seq, agent, body)?;
         }
         if let Body::NetDecided(body) = &event.body
             && let Some(decided) = self.decide_dial(body).filter(|decided| *decided != body.decision)
@@ -55,7 +62,7 @@ impl RunState {
             .and_then(|()| self.fold_body(event));
         folded.map_err(|why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why })?;
         if let Body::ModelAnswered(body) = &event.body {
-            self.look_at_cache(event.at_ms, body);
+            self.look_at_cache(agent, event.at_ms, body);
         }
         self.count_time(event, driven);
         if let Some(told) = told_limits(&event.body) {
@@ -65,7 +72,7 @@ impl RunState {
         Ok(())
     }
 
-    fn check_decision(&mut self, seq: u64, body: &ActDecided) -> Result<(), Violation> {
+    fn check_decision(&mut self, seq: u64, agent: AgentId, body: &ActDecided) -> Result<(), Violation> {
         if body.touches.len() > MOST_TOUCHES {
             return Err(Violation::Transition {
                 seq,
@@ -77,7 +84,9 @@ impl RunState {
             return Ok(()); // refused as a transition below
         };
         let order = if body.call.is_some() { Order::Call } else { Order::Contract };
-        let decided = self.decided.decide(&created.policy, &body.touches, self.rung, order);
+        let Agent { place, decided, .. } = &mut self.agents[agent.0 as usize];
+        let policy = place.as_ref().map_or(&created.policy, Place::policy);
+        let decided = decided.decide(policy, &body.touches, self.rung, order);
         if *decided == body.decision {
             Ok(())
         } else {
@@ -132,6 +141,7 @@ impl RunState {
                 event.body,
                 Body::ActStaged(_)
                     | Body::ActFinished(_)
+                    | Body::AgentEnded(_)
                     | Body::ProcessChanged(_)
                     | Body::ProcessEnded(_)
                     | Body::WorkspaceDrifted(_)
@@ -139,7 +149,7 @@ impl RunState {
             must(accounts || self.cancelled.is_none(), "the run is cancelled: nothing new begins")?;
             None
         };
-        self.fold_kind(&event.body)?;
+        self.fold_kind(event)?;
         if let Some(stage) = stage {
             self.stage = stage;
         }
@@ -159,8 +169,9 @@ impl RunState {
         }
     }
 
-    fn fold_kind(&mut self, body: &Body) -> Checked {
-        match body {
+    fn fold_kind(&mut self, event: &Event) -> Checked {
+        let agent = event.agent;
+        match &event.body {
             // Folded before, wherever the run stands.
             Body::WorkspaceRewound(_) | Body::WorkspaceRestored(_) => Ok(()),
             Body::RunQueued(body) => self.run_queued(body),
@@ -177,25 +188,26 @@ impl RunState {
                 Ok(())
             }
             Body::DriverDetached(body) => self.driver_detached(body),
-            Body::ModelAnswered(body) => self.model_answered(body),
-            Body::ModelFailed(body) => self.model_failed(body),
-            Body::PromptBroke(body) => self.prompt_broke(*body),
-            Body::CacheMissed(body) => self.cache_missed(*body),
-            Body::CallInvalid(body) => self.call_invalid(body),
-            Body::ActDecided(body) => self.act_decided(body),
+            Body::ModelAnswered(body) => self.model_answered(agent, body),
+            Body::ModelFailed(body) => self.model_failed(agent, body),
+            Body::PromptBroke(body) => self.prompt_broke(agent, *body),
+            Body::CacheMissed(body) => self.cache_missed(agent, *body),
+            Body::CallInvalid(body) => self.call_invalid(agent, body),
+            Body::ActDecided(body) => self.act_decided(agent, body),
             Body::ActApproved(body) => self.act_approved(body),
-            Body::ActStarted(body) => self.act_started(body),
+            Body::ActStarted(body) => self.act_started(body, event.at_ms),
             Body::NetDecided(body) => self.net_decided(body),
             Body::ActSettled(body) => self.act_settled(body),
             Body::ActStaged(body) => self.act_staged(body),
             Body::ActFinished(body) => self.act_finished(body),
             Body::ProcessChanged(body) => self.process_changed(body),
             Body::ProcessEnded(body) => self.process_ended(body),
+            Body::AgentEnded(body) => self.agent_ended(body, agent),
             Body::ServerListed(body) => self.server_listed(body),
             Body::ServerAccepted(body) => self.server_accepted(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
-            Body::Note(body) => self.note(body),
-            Body::ContextFolded(body) => self.context_folded(body),
+            Body::Note(body) => self.note(agent, body),
+            Body::ContextFolded(body) => self.context_folded(agent, body),
             Body::Submitted(body) => self.run_submitted(body),
             Body::GateJudged(body) => self.gate_judged(body),
             Body::RunFinished(body) => self.run_finished(body),
@@ -204,6 +216,7 @@ impl RunState {
 
     fn run_queued(&mut self, body: &RunQueued) -> Checked {
         must(body.policy.rules() <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
+        body.limits.agents.check()?;
         self.queued = Some(Box::new(body.clone()));
         Ok(())
     }
@@ -231,6 +244,7 @@ impl RunState {
             others.chain(&body.price).all(|price| price.tiers.len() <= MOST_TIERS),
             "its price has more tiers than any vendor's",
         )?;
+        body.limits.agents.check()?;
         self.held = None;
         if let Some(forked) = &body.forked {
             forked.check(&self.stream)?;
@@ -277,7 +291,8 @@ impl RunState {
         for act in self.open.values_mut().filter(|act| act.started.is_none()) {
             act.rung = rung;
             if act.call.is_some() {
-                let decision = created.policy.decide(&act.touches, rung);
+                let policy = policy_of(created, &self.agents[act.agent.0 as usize]);
+                let decision = policy.decide(&act.touches, rung);
                 if decision.effect > act.decision.effect {
                     act.decision = decision;
                 }
@@ -295,8 +310,8 @@ impl RunState {
         must(
             body.why != Pause::Indeterminate
                 || act.is_some_and(|act| {
-                    let background = matches!(act.started, Some(Intent::Background { .. }));
-                    act.started.is_some() && act.settled.is_none() && act.staged.is_none() && !background
+                    let known = matches!(act.started, Some(Intent::Background { .. } | Intent::Spawn(_)));
+                    act.started.is_some() && act.settled.is_none() && act.staged.is_none() && !known
                 }),
             "it names no act that may have happened and that nobody has settled",
         )?;
@@ -312,14 +327,19 @@ impl RunState {
 
     /// The model is asked only when that is due. Time that ran out while a request was under way is not held against
     /// its answer.
-    fn must_be_asked(&self, step: StepId, route: RouteId) -> Checked {
-        must(self.step_is_closed(), "the step before it is not over")?;
+    fn must_be_asked(&self, agent: AgentId, step: StepId, route: RouteId) -> Checked {
+        must(self.step_is_closed(agent), "the step before it is not over")?;
         must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
         must(self.route().is_none_or(|due| due == route), "another model is to be asked")?;
         match self.due() {
-            Next::Ask { .. } | Next::Finish(Outcome::BudgetSpent { bound: Bound::Time }) => Ok(()),
+            Next::Ask { .. }
+            | Next::Finish(Outcome::BudgetSpent { bound: Bound::Time })
+            | Next::EndAgent(AgentEnd::BudgetSpent { bound: Bound::Time }) => Ok(()),
             Next::Leave => Err("nobody is left who may be asked".to_owned()),
-            Next::Finish(Outcome::BudgetSpent { bound }) => Err(format!("the budget of {bound} is spent")),
+            Next::Finish(Outcome::BudgetSpent { bound })
+            | Next::EndAgent(AgentEnd::BudgetSpent { bound }) => {
+                Err(format!("the budget of {bound} is spent"))
+            }
             _ => Err("the model is not to be asked now".to_owned()),
         }
     }
@@ -330,17 +350,17 @@ impl RunState {
     }
 
     /// A request that was lost with its driver was due then; since, the run may have been cancelled, or files put back.
-    fn must_have_been_asked(&self, step: StepId, route: RouteId) -> Checked {
-        must(self.step_is_closed(), "the step before it is not over")?;
+    fn must_have_been_asked(&self, agent: AgentId, step: StepId, route: RouteId) -> Checked {
+        must(self.step_is_closed(agent), "the step before it is not over")?;
         must(step.0 == self.ledger.steps, "it is not of the step that is due")?;
         must(self.model_of(route).is_some(), "it asks a model that the contract does not name")
     }
 
-    fn model_failed(&mut self, body: &ModelFailed) -> Checked {
+    fn model_failed(&mut self, agent: AgentId, body: &ModelFailed) -> Checked {
         if self.was_lost(body) {
-            self.must_have_been_asked(body.step, body.route)?;
+            self.must_have_been_asked(agent, body.step, body.route)?;
         } else {
-            self.must_be_asked(body.step, body.route)?;
+            self.must_be_asked(agent, body.step, body.route)?;
         }
         must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
         must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
@@ -351,7 +371,7 @@ impl RunState {
             self.ledger.settle(usage, price.as_ref());
         }
         if LEAVES_OPEN.contains(&body.class.as_str()) {
-            self.unresolved = Some(body.route);
+            self.of_mut(agent).unresolved = Some(body.route);
         }
         if body.retry_in_ms.is_none() {
             self.given_up.insert(body.route);
@@ -362,8 +382,8 @@ impl RunState {
         Ok(())
     }
 
-    fn model_answered(&mut self, body: &ModelAnswered) -> Checked {
-        self.must_be_asked(body.step, body.route)?;
+    fn model_answered(&mut self, agent: AgentId, body: &ModelAnswered) -> Checked {
+        self.must_be_asked(agent, body.step, body.route)?;
         must(
             body.invocation == invocation_id(self.asked_as(), body.step),
             "its invocation id is not that of the step",
@@ -371,35 +391,43 @@ impl RunState {
         must(body.calls <= MOST_CALLS, "it holds more calls than an answer can")?;
         must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
         self.unanswered = None;
-        self.unresolved = None;
         self.deaths = 0;
         self.ledger.steps += 1;
+        self.count_step(agent);
         let price = self.price_of(body.route).cloned();
         self.ledger.settle(&body.usage, price.as_ref());
         if body.estimated {
             self.ledger.estimated_calls += 1;
         }
         let empty = body.calls == 0 && !(body.text && body.stop == Stop::End);
-        self.empties = if empty { self.empties + 1 } else { 0 };
-        self.step = Some(Step {
+        let followed_up = self.is_folding();
+        let of = self.of_mut(agent);
+        of.unresolved = None;
+        of.answered = Some(body.step);
+        of.empties = if empty { of.empties + 1 } else { 0 };
+        of.step = Some(Step {
             id: body.step,
             calls: vec![CallState::Pending; body.calls as usize],
             text: body.text,
             stop: body.stop,
             // A summary is followed up by the fold, and by nothing else.
-            followed_up: self.is_folding(),
+            followed_up,
         });
-        self.answered_in_fold(body);
+        self.answered_in_fold(agent, body);
         Ok(())
     }
 
-    pub(super) fn step_is_closed(&self) -> bool {
-        self.open.is_empty()
-            && self.step.as_ref().is_none_or(|step| step.calls.iter().all(|call| *call == CallState::Settled))
+    pub(super) fn step_is_closed(&self, agent: AgentId) -> bool {
+        self.open.values().all(|act| act.agent != agent)
+            && self
+                .of(agent)
+                .step
+                .as_ref()
+                .is_none_or(|step| step.calls.iter().all(|call| *call == CallState::Settled))
     }
 
-    fn must_be_pending(&self, call: CallRef) -> Checked {
-        let step = self.step.as_ref().filter(|step| step.id == call.step);
+    fn must_be_pending(&self, agent: AgentId, call: CallRef) -> Checked {
+        let step = self.of(agent).step.as_ref().filter(|step| step.id == call.step);
         let state = step.and_then(|step| step.calls.get(call.index as usize));
         match state {
             Some(CallState::Pending) => Ok(()),
@@ -408,42 +436,44 @@ impl RunState {
         }
     }
 
-    fn set_call(&mut self, call: CallRef, state: CallState) {
-        let step = self.step.as_mut().filter(|step| step.id == call.step);
+    fn set_call(&mut self, agent: AgentId, call: CallRef, state: CallState) {
+        let step = self.of_mut(agent).step.as_mut().filter(|step| step.id == call.step);
         if let Some(slot) = step.and_then(|step| step.calls.get_mut(call.index as usize)) {
             *slot = state;
         }
     }
 
-    fn is_cut_off(&self) -> bool {
-        self.step.as_ref().is_some_and(|step| step.stop == Stop::Length)
+    fn is_cut_off(&self, agent: AgentId) -> bool {
+        self.of(agent).step.as_ref().is_some_and(|step| step.stop == Stop::Length)
     }
 
-    fn call_invalid(&mut self, body: &CallInvalid) -> Checked {
+    fn call_invalid(&mut self, agent: AgentId, body: &CallInvalid) -> Checked {
         must(
-            self.is_cut_off() == (body.why == InvalidCall::CutOff),
+            self.is_cut_off(agent) == (body.why == InvalidCall::CutOff),
             "a call is cut off exactly when its answer is",
         )?;
-        let instead_of_summary = self.is_folding() && !self.is_cut_off();
+        let instead_of_summary = self.is_folding() && !self.is_cut_off(agent);
         must(
             instead_of_summary == (body.why == InvalidCall::InsteadOfSummary),
             "a call stands in the place of a summary exactly when one was asked for",
         )?;
-        self.must_be_pending(body.call)?;
-        self.set_call(body.call, CallState::Settled);
+        self.must_be_pending(agent, body.call)?;
+        self.set_call(agent, body.call, CallState::Settled);
         self.counts.invalid_calls += 1;
-        self.failed_like("invalid", body.result);
+        self.of_mut(agent).failed_like("invalid", body.result);
         Ok(())
     }
 
-    fn act_decided(&mut self, body: &ActDecided) -> Checked {
+    fn act_decided(&mut self, agent: AgentId, body: &ActDecided) -> Checked {
         must(body.act.0 == self.counts.acts, "its act is not the next one")?;
         let repeatable =
-            body.touches.iter().all(|touch| matches!(touch, Touch::Read { .. } | Touch::Write { .. }))
-                || self.only_reads(&body.touches);
+            |touch: &Touch| matches!(touch, Touch::Read { .. } | Touch::Write { .. } | Touch::Spawn { .. });
         must(
-            repeatable || body.recovery != Recovery::Replayable,
-            "only reads and writes can be settled by looking; it is declared replayable and does more",
+            body.touches.iter().all(repeatable)
+                || self.only_reads(&body.touches)
+                || body.recovery != Recovery::Replayable,
+            "only reads, writes and what the journal itself holds can be settled by looking; it is declared replayable and \
+             does more",
         )?;
         if let Some(Touch::Shell { .. }) = body.touches.first() {
             let runs = |touch: &Touch| matches!(touch, Touch::Exec { .. } | Touch::Expanded { .. });
@@ -454,10 +484,10 @@ impl RunState {
         }
         match body.call {
             Some(call) => {
-                must(!self.is_cut_off(), "the calls of an answer that was cut off are not acts")?;
+                must(!self.is_cut_off(agent), "the calls of an answer that was cut off are not acts")?;
                 must(!self.is_folding(), "the model was asked for a summary: its calls are not acts")?;
-                self.must_be_pending(call)?;
-                self.set_call(call, CallState::Open);
+                self.must_be_pending(agent, call)?;
+                self.set_call(agent, call, CallState::Open);
             }
             None => match started_by(&body.tool) {
                 Some(server) => self.check_server_act(server, body)?,
@@ -468,6 +498,7 @@ impl RunState {
         self.open.insert(
             body.act,
             OpenAct {
+                agent,
                 call: body.call,
                 tool: body.tool.clone(),
                 args: body.args,
@@ -506,7 +537,7 @@ impl RunState {
         Ok(())
     }
 
-    fn act_started(&mut self, body: &ActStarted) -> Checked {
+    fn act_started(&mut self, body: &ActStarted, at_ms: u64) -> Checked {
         let act = open(&self.open, body.act)?;
         must(act.may_start(), "neither the policy nor a person allows it")?;
         must(act.started.is_none(), "it started already")?;
@@ -515,12 +546,15 @@ impl RunState {
         self.check_process_start(act, &body.intent)?;
         self.check_server_start(act, &body.intent)?;
         self.check_call_start(&body.intent)?;
+        self.check_spawn(act, &body.intent)?;
+        let agent = act.agent;
         if act.call.is_none() && self.starts_server(act).is_none() {
             self.gate.disturbed = false;
         }
         open_mut(&mut self.open, body.act)?.started = Some(body.intent.clone());
         self.command_started(body);
-        self.process_started(body);
+        self.process_started(body, agent);
+        self.agent_started(body, agent, at_ms);
         Ok(())
     }
 
@@ -544,11 +578,12 @@ impl RunState {
         act.check_end(body, self.rung)?;
         self.check_staged_end(act, body)?;
         self.check_told(act, body)?;
+        self.check_spawn_end(act, body)?;
         let changes = match &act.started {
             Some(Intent::Write { changes }) if body.end == ActEnd::Done => changes,
             _ => &body.changes,
         };
-        self.check_no_denied_change(changes)?;
+        self.check_no_denied_change(act.agent, changes)?;
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
         self.check_traffic(body.act, body.command.as_ref())?;
@@ -569,8 +604,9 @@ impl RunState {
         self.indeterminate = self.indeterminate.filter(|open| *open != body.act);
         self.changed(&changes);
         self.count(&act, body);
+        let agent = self.of_mut(act.agent);
         for seen in &body.seen {
-            self.seen.insert(seen.path.clone(), seen.content);
+            agent.seen.insert(seen.path.clone(), seen.content);
         }
         let refused = body.end == ActEnd::Refused;
         if refused {
@@ -578,16 +614,17 @@ impl RunState {
         }
         match act.call {
             Some(call) => {
-                self.set_call(call, CallState::Settled);
+                self.set_call(act.agent, call, CallState::Settled);
+                let agent = self.of_mut(act.agent);
                 if act.tool == "submit" && body.end == ActEnd::Done {
-                    self.submit_call = true;
+                    agent.submit_call = true;
                 }
                 if matches!(body.end, ActEnd::Done) {
-                    self.last_failure = None;
-                    self.repeats = 0;
-                    self.steered = 0;
+                    agent.last_failure = None;
+                    agent.repeats = 0;
+                    agent.steered = 0;
                 } else {
-                    self.failed_like(&act.tool, act.args);
+                    agent.failed_like(&act.tool, act.args);
                 }
             }
             None if self.starts_server(&act).is_some() => self.server_start_ended(&act, body),
@@ -616,17 +653,6 @@ impl RunState {
             self.counts.commands += 1;
             let rung = command.containment.as_ref().map_or(self.rung, |receipt| receipt.rung);
             self.weakest = Some(self.weakest.map_or(rung, |weakest| weakest.min(rung)));
-        }
-    }
-
-    fn failed_like(&mut self, tool: &str, what: crate::digest::Digest) {
-        let failure = (tool.to_owned(), what);
-        if self.last_failure.as_ref() == Some(&failure) {
-            self.repeats += 1;
-        } else {
-            self.repeats = 1;
-            self.steered = 0;
-            self.last_failure = Some(failure);
         }
     }
 
@@ -667,22 +693,23 @@ impl RunState {
         }
     }
 
-    fn note(&mut self, body: &Note) -> Checked {
+    fn note(&mut self, agent: AgentId, body: &Note) -> Checked {
         if body.why == NoteWhy::ContextFull {
             self.check_full()?;
-            self.told_of_full_context();
+            self.told_of_full_context(agent);
             return Ok(());
         }
         must(self.next() == Next::Note(body.why), "no such note is due")?;
         if body.why == NoteWhy::Rewound {
-            self.told_of_rewind();
+            self.told_of_rewind(agent);
             return Ok(());
         }
         if body.why == NoteWhy::ProcessEnded {
-            self.told_of_ends();
+            self.told_of_ends(agent);
             return Ok(());
         }
-        if let Some(step) = &mut self.step {
+        let agent = self.of_mut(agent);
+        if let Some(step) = &mut agent.step {
             step.followed_up = true;
         }
         match body.why {
@@ -690,7 +717,7 @@ impl RunState {
                 self.submitted = None;
                 self.gate.verdict = None;
             }
-            NoteWhy::Repeating => self.steered = self.repeats,
+            NoteWhy::Repeating => agent.steered = agent.repeats,
             NoteWhy::CutOff
             | NoteWhy::Empty
             | NoteWhy::Rewound
@@ -702,19 +729,18 @@ impl RunState {
 
     fn run_submitted(&mut self, body: &Submitted) -> Checked {
         must(self.next() == Next::Submit(body.via), "the agent did not say so that it is done")?;
-        must(self.step.as_ref().is_some_and(|step| step.id == body.step), "it is not of the step under way")?;
-        if let Some(step) = &mut self.step {
-            step.followed_up = true;
-        }
-        self.submit_call = false;
+        let root = self.of_mut(AgentId::ROOT);
+        let step = root.step.as_mut().filter(|step| step.id == body.step);
+        step.ok_or("it is not of the step under way")?.followed_up = true;
+        root.submit_call = false;
         self.submitted = Some(body.clone());
         self.gate.verdict = None;
         Ok(())
     }
 
-    /// The last answer has text, no calls, and was not cut off.
-    pub(super) fn final_answer(&self) -> bool {
-        self.step.as_ref().is_some_and(|step| {
+    /// The agent's last answer has text, no calls, and was not cut off.
+    pub(super) fn final_answer(&self, agent: AgentId) -> bool {
+        self.of(agent).step.as_ref().is_some_and(|step| {
             step.calls.is_empty() && step.text && step.stop == Stop::End && !step.followed_up
         })
     }

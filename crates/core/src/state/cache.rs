@@ -1,10 +1,11 @@
-//! What vendors' caches of prompts hold of this run, and what they made of the newest request.
+//! What vendors' caches of prompts hold of an agent's dialogue, and what they made of the newest request.
 
 use std::collections::BTreeMap;
 
 use super::RunState;
 use super::check::{Checked, must};
 use crate::event::{CacheMissed, ModelAnswered, PromptBroke};
+use crate::id::AgentId;
 use crate::prompt::MissWhy;
 use crate::route::RouteId;
 
@@ -33,20 +34,21 @@ impl Cache {
 }
 
 impl RunState {
-    /// That the vendor read less from its cache than it had there, for the newest answer, if it did and that is not on
-    /// record yet.
+    /// That the vendor read less from its cache than it had there, for the newest answer of the agent whose turn it is, if
+    /// it did and that is not on record yet.
     pub fn cache_miss(&self) -> Option<CacheMissed> {
-        self.cache.miss
+        self.of(self.acting()).cache.miss
     }
 
     /// Looks at what the answer says of the cache. A tenth may be missing: vendors round to blocks.
-    pub(super) fn look_at_cache(&mut self, at_ms: u64, body: &ModelAnswered) {
-        self.cache.miss = None;
+    pub(super) fn look_at_cache(&mut self, agent: AgentId, at_ms: u64, body: &ModelAnswered) {
+        let cache = &mut self.of_mut(agent).cache;
+        cache.miss = None;
         if body.estimated {
             return;
         }
         let read = body.usage.cache_read;
-        if let Some(warm) = self.cache.warm.get(&body.route)
+        if let Some(warm) = cache.warm.get(&body.route)
             && u128::from(read) * 10 < u128::from(warm.tokens) * 9
         {
             let asked_ms = at_ms.saturating_sub(body.latency_ms);
@@ -57,22 +59,23 @@ impl RunState {
             } else {
                 MissWhy::Vendor
             };
-            self.cache.miss = Some(CacheMissed { step: body.step, expected: warm.tokens, read, why });
+            cache.miss = Some(CacheMissed { step: body.step, expected: warm.tokens, read, why });
         }
         let tokens = read.saturating_add(body.usage.cache_write);
-        self.cache.warm.insert(body.route, Warm { at_ms, tokens, broke: false });
+        cache.warm.insert(body.route, Warm { at_ms, tokens, broke: false });
     }
 
-    pub(super) fn cache_missed(&mut self, body: CacheMissed) -> Checked {
-        must(self.cache.miss == Some(body), "the newest answer does not say so")?;
-        self.cache.miss = None;
+    pub(super) fn cache_missed(&mut self, agent: AgentId, body: CacheMissed) -> Checked {
+        let cache = &mut self.of_mut(agent).cache;
+        must(cache.miss == Some(body), "the newest answer does not say so")?;
+        cache.miss = None;
         Ok(())
     }
 
-    pub(super) fn prompt_broke(&mut self, body: PromptBroke) -> Checked {
+    pub(super) fn prompt_broke(&mut self, agent: AgentId, body: PromptBroke) -> Checked {
         must(body.step.0 == self.ledger.steps, "it is not of the step that is due")?;
         must(self.model_of(body.route).is_some(), "the contract names no such model")?;
-        if let Some(warm) = self.cache.warm.get_mut(&body.route) {
+        if let Some(warm) = self.of_mut(agent).cache.warm.get_mut(&body.route) {
             warm.broke = true;
         }
         Ok(())

@@ -7,6 +7,7 @@ use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch}
 use crate::budget::Bound;
 use crate::containment::{Guarantee, Receipt, Rung};
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
+use crate::id::AgentId;
 use crate::outcome::Outcome;
 use crate::path::RelPath;
 use crate::policy::Effect;
@@ -49,14 +50,14 @@ impl RunState {
     }
 
     /// Nothing recorded as changed lies where the policy denies writing: what a command changed there was undone.
-    pub(super) fn check_no_denied_change(&self, changes: &[Change]) -> Checked {
-        let Some(created) = &self.created else {
+    pub(super) fn check_no_denied_change(&self, agent: AgentId, changes: &[Change]) -> Checked {
+        let Some(policy) = self.policy_of(agent) else {
             return Ok(());
         };
         for change in changes {
             let touch = [Touch::Write { path: change.path.clone() }];
             must(
-                created.policy.decide(&touch, self.rung).effect != Effect::Deny,
+                policy.decide(&touch, self.rung).effect != Effect::Deny,
                 "it changed a file that the policy protects",
             )?;
         }
@@ -125,27 +126,26 @@ impl RunState {
 
     /// A run ends as its events have it end, and not before. Only a person ends it at any time, by cancelling it.
     pub(super) fn check_outcome(&self, body: &RunFinished) -> Checked {
-        let budget = &self.ledger.budget;
         match (body.outcome, self.next()) {
-            // The next call may not fit into what is left, so tokens and money can be spent a little early.
-            (
-                Outcome::BudgetSpent { bound },
-                Next::Ask { .. } | Next::Leave | Next::Finish(Outcome::BudgetSpent { .. }),
-            ) => {
-                let reached = match bound {
-                    Bound::Steps => budget.steps.is_some_and(|limit| self.ledger.steps >= limit),
-                    Bound::Tokens => budget.tokens.is_some(),
-                    Bound::Cost => budget.cost_micros.is_some(),
-                    Bound::Time => budget.time_ms.is_some(),
-                };
-                must(reached, "that bound is not reached")
-            }
+            (Outcome::BudgetSpent { bound }, due) if self.may_end_by_budget(&due) => self.check_bound(bound),
             (outcome, Next::Finish(due)) if outcome == due => {
                 let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
                 must(outcome != Outcome::Done || !gated || body.verified, "the gate did not pass")
             }
             (outcome, _) => Err(format!("the run does not stand so that it ends: {outcome}")),
         }
+    }
+
+    /// A bound of the budget can be reached: there is one, and of steps it is known.
+    pub(super) fn check_bound(&self, bound: Bound) -> Checked {
+        let budget = &self.ledger.budget;
+        let reached = match bound {
+            Bound::Steps => budget.steps.is_some_and(|limit| self.ledger.steps >= limit),
+            Bound::Tokens => budget.tokens.is_some(),
+            Bound::Cost => budget.cost_micros.is_some(),
+            Bound::Time => budget.time_ms.is_some(),
+        };
+        must(reached, "that bound is not reached")
     }
 }
 
@@ -157,6 +157,12 @@ impl OpenAct {
             Effect::Ask => self.verdict == Some(Verdict::Approved),
             Effect::Deny => false,
         }
+    }
+
+    /// Whether it started and may be changing something by itself. One that started an agent does not: what that does are
+    /// acts of its own.
+    pub fn is_under_way(&self) -> bool {
+        !matches!(self.started, None | Some(Intent::Spawn(_)))
     }
 
     /// Whether policy or a person refused it.
@@ -219,6 +225,11 @@ impl OpenAct {
                 command.is_none() && body.changes.is_empty() && body.reverted.is_empty(),
                 "it called a tool, and says of itself what only a command does",
             ),
+            (Intent::Spawn(_), Some(_)) => Err("it ran a command and set out to start an agent".to_owned()),
+            (Intent::Spawn(_), None) => must(
+                body.changes.is_empty() && body.reverted.is_empty() && body.seen.is_empty(),
+                "it changed or showed files: that is its agent's doing",
+            ),
             (Intent::Command { .. }, None) => {
                 must(body.end != ActEnd::Done, "it ran a command and does not say how that ended")
             }
@@ -253,6 +264,9 @@ impl OpenAct {
             }
             Intent::Command { argv, .. } | Intent::Background { argv, .. } => command == Some(argv),
             Intent::Call { server, tool } => self.calls(server, tool),
+            Intent::Spawn(spawn) => {
+                matches!(&self.touches[..], [Touch::Spawn { agent }] if *agent == spawn.name)
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Order {
     Contract,
 }
 
-/// What one run's policy decided, by what it was asked. It holds nothing that the events do not give again, so two states
+/// What one agent's policy decided, by what it was asked. It holds nothing that the events do not give again, so two states
 /// that differ in it are the same.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Decided {

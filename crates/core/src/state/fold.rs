@@ -4,6 +4,7 @@ use super::check::{Checked, must};
 use super::{Next, RunState};
 use crate::event::ModelAnswered;
 use crate::fold::{ContextFolded, FOLD_TRIES, FoldedBy};
+use crate::id::AgentId;
 use crate::transcript::Stop;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,24 +29,25 @@ enum Gave {
 }
 
 impl RunState {
-    /// Whether there is anything in the dialogue that a fold would take out of it.
+    /// Whether there is anything in the dialogue of the agent whose turn it is that a fold would take out of it.
     pub fn can_fold(&self) -> bool {
-        self.fold.from < self.ledger.steps
+        let agent = self.of(self.acting());
+        agent.answered.is_some_and(|step| agent.fold.from <= step.0)
     }
 
     /// Whether the model is asked for a summary: no call of its answer is an act then.
     pub fn is_folding(&self) -> bool {
-        self.fold.asked.is_some()
+        self.of(self.acting()).fold.asked.is_some()
     }
 
     /// The first step that is said to the model word for word.
     pub fn folded_before(&self) -> u32 {
-        self.fold.from
+        self.of(self.acting()).fold.from
     }
 
     /// What is due about a summary that was asked for, once there is an answer to that.
     pub(super) fn next_of_fold(&self) -> Option<Next> {
-        let asked = self.fold.asked?;
+        let asked = self.of(self.acting()).fold.asked?;
         match asked.gave {
             Gave::NoAnswerYet => None,
             Gave::Summary => Some(Next::Fold(FoldedBy::Model)),
@@ -56,8 +58,8 @@ impl RunState {
         }
     }
 
-    pub(super) fn answered_in_fold(&mut self, body: &ModelAnswered) {
-        if let Some(asked) = &mut self.fold.asked {
+    pub(super) fn answered_in_fold(&mut self, agent: AgentId, body: &ModelAnswered) {
+        if let Some(asked) = &mut self.of_mut(agent).fold.asked {
             let whole = matches!(body.stop, Stop::End | Stop::Length);
             let summary = body.calls == 0 && body.text && whole;
             asked.gave = if summary { Gave::Summary } else { Gave::SomethingElse };
@@ -73,23 +75,25 @@ impl RunState {
         must(self.can_fold(), "there is nothing to fold")
     }
 
-    pub(super) fn told_of_full_context(&mut self) {
-        let times = self.fold.asked.map_or(0, |asked| asked.times);
-        self.fold.asked = Some(Asked { times: times + 1, gave: Gave::NoAnswerYet });
+    pub(super) fn told_of_full_context(&mut self, agent: AgentId) {
+        let fold = &mut self.of_mut(agent).fold;
+        let times = fold.asked.map_or(0, |asked| asked.times);
+        fold.asked = Some(Asked { times: times + 1, gave: Gave::NoAnswerYet });
     }
 
-    pub(super) fn context_folded(&mut self, body: &ContextFolded) -> Checked {
+    pub(super) fn context_folded(&mut self, agent: AgentId, body: &ContextFolded) -> Checked {
         let next = self.next();
         let at_once = body.by == FoldedBy::Runtime && matches!(next, Next::Ask { .. });
         must(next == Next::Fold(body.by) || at_once, "no such fold is due")?;
         must(self.model_of(body.route).is_some(), "the contract names no such model")?;
-        must(self.fold.from < body.from.0, "it takes nothing out of the dialogue")?;
+        must(self.of(agent).fold.from < body.from.0, "it takes nothing out of the dialogue")?;
         must(body.from.0 <= self.ledger.steps, "it takes out steps that are still to come")?;
-        self.fold = Fold { from: body.from.0, asked: None };
+        let agent = self.of_mut(agent);
+        agent.fold = Fold { from: body.from.0, asked: None };
         // What it had seen of files may be among what it no longer sees.
-        self.seen.clear();
+        agent.seen.clear();
         // The next prompt is a new one: no cache has it.
-        self.cache.forget();
+        agent.cache.forget();
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 //! could not have happened, so folding a journal is also the check that a verifier makes: each transition is legal,
 //! each policy decision is the one that the policy gives.
 
+mod agent;
 mod apply;
 mod cache;
 mod check;
@@ -20,6 +21,7 @@ mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use agent::Agent;
 pub use next::Next;
 pub use process::{Process, ProcessEnd};
 pub use route::UNKNOWN_OUTCOME;
@@ -33,7 +35,7 @@ use crate::event::{
     ActStaged, CallRef, DriverDetached, Event, GateJudged, GateVerdict, RateLimitFact, RunCancelled,
     RunCreated, RunFinished, RunHeld, RunQueued, Settlement, Submitted, Verdict,
 };
-use crate::id::{ActId, RunId, StepId};
+use crate::id::{ActId, AgentId, RunId, StepId};
 use crate::lifecycle::Stage;
 use crate::path::RelPath;
 use crate::policy::{Decision, Effect};
@@ -48,6 +50,8 @@ pub const STALL_LIMIT: u32 = 5;
 /// An act that has no end yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenAct {
+    /// Whose it is.
+    pub agent: AgentId,
     /// The call it answers; `None` for the gate.
     pub call: Option<CallRef>,
     /// Tool.
@@ -167,11 +171,8 @@ pub struct RunState {
     unanswered: Option<String>,
     /// Who gave up answering under this driver.
     given_up: BTreeSet<RouteId>,
-    /// Who was sent a request of which nobody knows what became, if no answer has come since.
-    unresolved: Option<RouteId>,
-    cache: cache::Cache,
-    fold: fold::Fold,
-    step: Option<Step>,
+    /// By id.
+    agents: Vec<Agent>,
     open: BTreeMap<ActId, OpenAct>,
     /// Commands that run under the driver that has the run, and what was decided of the hosts that they dial.
     running: BTreeMap<ActId, net::Dials>,
@@ -187,22 +188,13 @@ pub struct RunState {
     files: BTreeMap<RelPath, Option<FileFact>>,
     /// Each file that ever changed by no act.
     drifted: BTreeSet<RelPath>,
-    seen: BTreeMap<RelPath, Digest>,
     /// All that each file that ever changed has been, and whether it was so by acts alone.
     history: BTreeMap<RelPath, BTreeMap<Option<FileFact>, rewind::Doing>>,
-    /// Files that were put back since the model was last told of it.
-    put_back: BTreeSet<RelPath>,
-    submit_call: bool,
     submitted: Option<Submitted>,
     gate: GateState,
-    last_failure: Option<(String, Digest)>,
-    repeats: u32,
-    steered: u32,
-    empties: u32,
     finished: Option<RunFinished>,
     counts: Counts,
     approvals: BTreeMap<String, u32>,
-    decided: decided::Decided,
 }
 
 impl RunState {
@@ -231,10 +223,7 @@ impl RunState {
             limits: None,
             unanswered: None,
             given_up: BTreeSet::new(),
-            unresolved: None,
-            cache: cache::Cache::default(),
-            fold: fold::Fold::default(),
-            step: None,
+            agents: vec![Agent::default()],
             open: BTreeMap::new(),
             running: BTreeMap::new(),
             processes: BTreeMap::new(),
@@ -244,20 +233,12 @@ impl RunState {
             changed_bytes: 0,
             files: BTreeMap::new(),
             drifted: BTreeSet::new(),
-            seen: BTreeMap::new(),
             history: BTreeMap::new(),
-            put_back: BTreeSet::new(),
-            submit_call: false,
             submitted: None,
             gate: GateState::default(),
-            last_failure: None,
-            repeats: 0,
-            steered: 0,
-            empties: 0,
             finished: None,
             counts: Counts::default(),
             approvals: BTreeMap::new(),
-            decided: decided::Decided::default(),
         }
     }
 
@@ -389,9 +370,9 @@ impl RunState {
         &self.files
     }
 
-    /// Files that a person had put back and of which the model has not been told.
+    /// Files that a person had put back and of which the model of the agent whose turn it is has not been told.
     pub fn put_back(&self) -> &BTreeSet<RelPath> {
-        &self.put_back
+        &self.of(self.acting()).put_back
     }
 
     /// Paths of the net change that somebody changed who is no act of the run, wholly or in part.
@@ -399,9 +380,9 @@ impl RunState {
         self.drifted.iter().filter(|path| self.net.contains_key(*path))
     }
 
-    /// Salted digest of the content that the model last saw of a file.
+    /// Salted digest of the content that the model of the agent whose turn it is last saw of a file.
     pub fn seen(&self, path: &RelPath) -> Option<&Digest> {
-        self.seen.get(path)
+        self.of(self.acting()).seen.get(path)
     }
 
     /// The submission under way.

@@ -28,8 +28,8 @@ pub(super) struct Dials(BTreeMap<(String, u16), Said>);
 impl RunState {
     /// What the policy decides of it, for an event that says what it decided.
     pub(super) fn decide_dial(&self, body: &NetDecided) -> Option<Decision> {
-        let created = self.created.as_ref()?;
-        Some(created.policy.decide_dial(&body.host, body.port, self.rung))
+        let policy = self.policy_of(self.agent_of_command(body.act))?;
+        Some(policy.decide_dial(&body.host, body.port, self.rung))
     }
 
     /// A command that this driver started dials from here on.
@@ -44,7 +44,7 @@ impl RunState {
         let has_ended = self.open.get(&body.act).is_some_and(|act| act.staged.is_some());
         must(!has_ended, "its command has ended: what it changed is staged")?;
         for address in &body.private {
-            self.check_refused(*address, body.port)?;
+            self.check_refused(body.act, *address, body.port)?;
         }
         must(body.private.len() <= MOST_ADDRESSES, "it names more addresses than are put on record")?;
         let key = (body.host.clone(), body.port);
@@ -67,9 +67,9 @@ impl RunState {
     }
 
     /// Only what lies on the private floor, and what the policy does not name, is refused for its address.
-    fn check_refused(&self, address: IpAddr, port: u16) -> Checked {
+    fn check_refused(&self, act: ActId, address: IpAddr, port: u16) -> Checked {
         must(private(address).is_some(), "it refuses an address that is public")?;
-        let policy = self.created.as_ref().map(|created| &created.policy);
+        let policy = self.policy_of(self.agent_of_command(act));
         let named = policy.is_some_and(|policy| policy.names_address(address, port, self.rung));
         must(!named, "it refuses an address that the policy names")
     }

@@ -1,15 +1,17 @@
 //! What to do next.
 
-use super::{CallState, GATE_RETRIES, RunState, STALL_LIMIT, invocation_id};
+use super::agent::Agent;
+use super::{CallState, GATE_RETRIES, OpenAct, RunState, STALL_LIMIT, invocation_id};
 use crate::act::Intent;
+use crate::agents::AgentEnd;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
 use crate::fold::FoldedBy;
-use crate::id::{ActId, StepId};
+use crate::id::{ActId, AgentId, StepId};
 use crate::outcome::{Outcome, StopWhy};
 use crate::route::RouteId;
 use crate::transcript::Stop;
 
-/// What the driver does next. Each leads to at least one event, so a driver that does what it is told moves on.
+/// What the driver does next, for the agent whose turn it is ([`RunState::acting`]). Each leads to at least one event, so a driver that does what it is told moves on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// Make the run that is queued: `run.created`.
@@ -33,7 +35,7 @@ pub enum Next {
     Perform(ActId),
     /// End an act that was refused.
     Refuse(ActId),
-    /// Settle an act that started and has no end: its driver died.
+    /// Settle an act that started and has no end: its driver died, or the agent that it started is over.
     Recover(ActId),
     /// Start the contract's server of that name.
     StartServer(String),
@@ -51,6 +53,8 @@ pub enum Next {
     Fold(FoldedBy),
     /// Leave the run for later: nobody is left who may be asked.
     Leave,
+    /// End the agent whose turn it is, which is not the root.
+    EndAgent(AgentEnd),
     /// End the run.
     Finish(Outcome),
     /// Nothing: the run is over.
@@ -63,11 +67,14 @@ impl RunState {
     /// What to do next. Pure: the same state gives the same answer.
     pub fn next(&self) -> Next {
         let due = self.due();
-        match (&due, self.open_processes().first()) {
+        let open = match &due {
             // Neither the gate nor the end of the run sees a command that still runs.
-            (Next::RunGate | Next::Finish(_), Some(process)) => Next::EndProcess(*process),
-            _ => due,
-        }
+            Next::RunGate | Next::Finish(_) => self.open_processes().first().copied(),
+            // What an agent started goes with it.
+            Next::EndAgent(_) => self.open_processes_of(self.acting()).first().copied(),
+            _ => None,
+        };
+        open.map_or(due, Next::EndProcess)
     }
 
     /// The same, but for background commands that have to end first.
@@ -88,14 +95,14 @@ impl RunState {
         }
         if self.cancelled.is_some() {
             // What started is accounted for; nothing else begins.
-            let started = self.open.iter().find(|(_, act)| act.started.is_some());
-            return match started {
+            let started = |act: &OpenAct| act.started.is_some() && !self.is_at_work(act);
+            return match self.open.iter().find(|(_, act)| started(act)) {
                 Some((id, _)) => Next::Recover(*id),
-                None => Next::Finish(Outcome::Stopped { why: StopWhy::Cancelled }),
+                None => self.ends(Outcome::Stopped { why: StopWhy::Cancelled }, AgentEnd::Cancelled),
             };
         }
-        let first = || self.open.first_key_value().map(|(id, act)| (*id, act));
-        if let Some((id, act)) = self.open_start().or_else(first) {
+        let idle = || self.open.iter().find(|(_, act)| !self.is_at_work(act)).map(|(id, act)| (*id, act));
+        if let Some((id, act)) = self.open_start().or_else(idle) {
             return if act.started.is_some() {
                 Next::Recover(id)
             } else if act.is_refused() {
@@ -108,7 +115,9 @@ impl RunState {
                 Next::Perform(id)
             };
         }
-        if let Some(call) = self.pending_call() {
+        let id = self.acting();
+        let agent = self.of(id);
+        if let Some(call) = pending_call(agent) {
             return Next::Call(call);
         }
         if let Some(due) = self.next_of_fold() {
@@ -117,26 +126,26 @@ impl RunState {
         if let Some(run) = &self.gate.run {
             return Next::JudgeGate(run.act);
         }
-        if !self.put_back.is_empty() {
+        if !agent.put_back.is_empty() {
             return Next::Note(NoteWhy::Rewound);
         }
         if self.submitted.is_some() {
             return self.next_of_submission();
         }
-        if self.submit_call {
-            return Next::Submit(SubmitVia::Tool);
+        if let Some(via) = self.submission(id) {
+            return if id == AgentId::ROOT { Next::Submit(via) } else { Next::EndAgent(AgentEnd::Done) };
         }
-        if self.final_answer() {
-            return Next::Submit(SubmitVia::FinalAnswer);
+        if agent.repeats >= STALL_LIMIT || agent.empties >= STALL_LIMIT {
+            return self.ends(Outcome::Stopped { why: StopWhy::Stalled }, AgentEnd::Stalled);
         }
-        if self.repeats >= STALL_LIMIT || self.empties >= STALL_LIMIT {
-            return Next::Finish(Outcome::Stopped { why: StopWhy::Stalled });
-        }
-        if let Some(why) = self.note_due() {
+        if let Some(why) = note_due(agent) {
             return Next::Note(why);
         }
         if let Some(bound) = self.ledger.spent() {
-            return Next::Finish(Outcome::BudgetSpent { bound });
+            return self.ends(Outcome::BudgetSpent { bound }, AgentEnd::BudgetSpent { bound });
+        }
+        if self.steps_spent(id) {
+            return Next::EndAgent(AgentEnd::StepsSpent);
         }
         if self.untold_processes().next().is_some() {
             return Next::Note(NoteWhy::ProcessEnded);
@@ -151,10 +160,17 @@ impl RunState {
         Next::Ask { step, invocation: invocation_id(&self.stream, step), route }
     }
 
-    fn pending_call(&self) -> Option<CallRef> {
-        let step = self.step.as_ref()?;
-        let index = step.calls.iter().position(|call| *call == CallState::Pending)?;
-        Some(CallRef { step: step.id, index: index as u32 })
+    /// The end of whoever's turn it is: the root's is the run's.
+    fn ends(&self, root: Outcome, child: AgentEnd) -> Next {
+        if self.acting() == AgentId::ROOT { Next::Finish(root) } else { Next::EndAgent(child) }
+    }
+
+    /// How the agent says that it is done, if it does.
+    pub fn submission(&self, agent: AgentId) -> Option<SubmitVia> {
+        if self.of(agent).submit_call {
+            return Some(SubmitVia::Tool);
+        }
+        self.final_answer(agent).then_some(SubmitVia::FinalAnswer)
     }
 
     fn next_of_submission(&self) -> Next {
@@ -173,19 +189,25 @@ impl RunState {
             Some(GateVerdict::Failed | GateVerdict::Errored) => Next::Finish(Outcome::GateFailed),
         }
     }
+}
 
-    fn note_due(&self) -> Option<NoteWhy> {
-        let step = self.step.as_ref()?;
-        if step.followed_up {
-            return None;
-        }
-        if step.stop == Stop::Length {
-            return Some(NoteWhy::CutOff);
-        }
-        if step.calls.is_empty() {
-            return Some(NoteWhy::Empty);
-        }
-        // Steer once, two repetitions before the limit.
-        (self.repeats + 2 == STALL_LIMIT && self.steered != self.repeats).then_some(NoteWhy::Repeating)
+fn pending_call(agent: &Agent) -> Option<CallRef> {
+    let step = agent.step.as_ref()?;
+    let index = step.calls.iter().position(|call| *call == CallState::Pending)?;
+    Some(CallRef { step: step.id, index: index as u32 })
+}
+
+fn note_due(agent: &Agent) -> Option<NoteWhy> {
+    let step = agent.step.as_ref()?;
+    if step.followed_up {
+        return None;
     }
+    if step.stop == Stop::Length {
+        return Some(NoteWhy::CutOff);
+    }
+    if step.calls.is_empty() {
+        return Some(NoteWhy::Empty);
+    }
+    // Steer once, two repetitions before the limit.
+    (agent.repeats + 2 == STALL_LIMIT && agent.steered != agent.repeats).then_some(NoteWhy::Repeating)
 }

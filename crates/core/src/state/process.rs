@@ -6,7 +6,7 @@ use crate::act::{ActEnd, CommandFact, Intent};
 use crate::containment::Rung;
 use crate::digest::Digest;
 use crate::event::{ActFinished, ActStarted};
-use crate::id::ActId;
+use crate::id::{ActId, AgentId};
 use crate::process::{MOST_PROCESSES, ProcessChanged, ProcessEnded};
 
 /// A background command of the run.
@@ -22,6 +22,8 @@ pub struct Process {
     pub shown: u64,
     /// How it ended, if it did.
     pub end: Option<ProcessEnd>,
+    /// Whose it is.
+    pub(super) agent: AgentId,
     /// The driver that started it. Another one does not have it.
     generation: u64,
     /// What contained commands when it was started.
@@ -46,6 +48,11 @@ impl Process {
     pub fn is_open(&self) -> bool {
         self.end.is_none()
     }
+
+    /// Whose it is: it ends with that agent.
+    pub fn agent(&self) -> AgentId {
+        self.agent
+    }
 }
 
 impl RunState {
@@ -64,15 +71,23 @@ impl RunState {
         self.processes().filter(|(_, process)| process.is_open()).map(|(act, _)| act).collect()
     }
 
+    /// Background commands of this agent without an end.
+    pub fn open_processes_of(&self, agent: AgentId) -> Vec<ActId> {
+        let open = |process: &Process| process.agent == agent && process.is_open();
+        self.processes().filter(|(_, process)| open(process)).map(|(act, _)| act).collect()
+    }
+
     /// Background commands whose driver is gone, and they with it.
     pub fn lost_processes(&self) -> Vec<ActId> {
         let lost = |process: &Process| process.is_open() && process.generation != self.generation;
         self.processes().filter(|(_, process)| lost(process)).map(|(act, _)| act).collect()
     }
 
-    /// Background commands that ended without the model knowing.
+    /// Background commands of the agent whose turn it is that ended without its model knowing.
     pub fn untold_processes(&self) -> impl Iterator<Item = (ActId, &Process)> {
-        self.processes().filter(|(_, process)| !process.is_open() && !process.known)
+        let agent = self.acting();
+        let untold = move |process: &Process| process.agent == agent && !process.is_open() && !process.known;
+        self.processes().filter(move |(_, process)| untold(process))
     }
 
     /// A background command may start: there are not too many, and what it changes is seen.
@@ -100,10 +115,12 @@ impl RunState {
         must(open < MOST_PROCESSES, "more background commands run than a run can have")
     }
 
-    pub(super) fn process_started(&mut self, body: &ActStarted) {
+    pub(super) fn process_started(&mut self, body: &ActStarted, agent: AgentId) {
         if let Intent::Background { argv, publish, .. } = &body.intent {
             let server = self.open.get(&body.act).and_then(|act| self.starts_server(act));
             let server = server.map(|server| server.name.clone());
+            // A server is there for all of them, whoever was the first to call it.
+            let agent = if server.is_some() { AgentId::ROOT } else { agent };
             let process = Process {
                 argv: argv.clone(),
                 publish: *publish,
@@ -111,6 +128,7 @@ impl RunState {
                 server,
                 shown: 0,
                 end: None,
+                agent,
                 generation: self.generation,
                 rung: self.rung,
                 came_about: false,
@@ -135,6 +153,7 @@ impl RunState {
             return Err("it shows the output of a background command that was never started".to_owned());
         };
         must(process.server.is_none(), "it shows the output of a server")?;
+        must(process.agent == act.agent, "it shows the output of another agent's command")?;
         must(told.from == process.shown, "it does not go on where the command's output was last shown")?;
         must(told.from <= told.to, "it shows output that was shown before")?;
         match &process.end {
@@ -165,8 +184,9 @@ impl RunState {
         }
     }
 
-    pub(super) fn told_of_ends(&mut self) {
-        for process in self.processes.values_mut().filter(|process| !process.is_open()) {
+    pub(super) fn told_of_ends(&mut self, agent: AgentId) {
+        let ended = |process: &&mut Process| process.agent == agent && !process.is_open();
+        for process in self.processes.values_mut().filter(ended) {
             process.known = true;
         }
     }
@@ -174,7 +194,7 @@ impl RunState {
     pub(super) fn process_changed(&mut self, body: &ProcessChanged) -> Checked {
         must(!self.open_processes().is_empty(), "no background command runs")?;
         must(!body.changes.is_empty() || !body.reverted.is_empty(), "it changes nothing")?;
-        self.check_no_denied_change(&body.changes)?;
+        self.check_background_change(&body.changes)?;
         self.check_changes(&body.changes)?;
         self.changed(&body.changes);
         Ok(())
@@ -189,6 +209,7 @@ impl RunState {
             body.published.is_none_or(|published| process.publish == Some(published.port)),
             "it had no such port published",
         )?;
+        let agent = process.agent;
         let (rung, lost) = (process.rung, process.generation != self.generation);
         match &body.command {
             None => must(lost, "its driver has it, and does not say how it ended")?,
@@ -204,7 +225,7 @@ impl RunState {
                 }
             }
         }
-        self.check_no_denied_change(&body.changes)?;
+        self.check_no_denied_change(agent, &body.changes)?;
         self.check_changes(&body.changes)?;
         self.check_caps(body.command.as_ref())?;
         self.check_traffic(body.act, body.command.as_ref())?;

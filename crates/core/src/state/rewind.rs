@@ -1,9 +1,9 @@
 //! Files that a person had put back, and all that files have been.
 
-use super::RunState;
 use super::check::{Checked, must};
+use super::{OpenAct, RunState};
 use crate::act::Change;
-use crate::id::RunId;
+use crate::id::{AgentId, RunId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// By whose doing a file was once what it was.
@@ -36,7 +36,7 @@ impl RunState {
     pub(super) fn workspace_rewound(&mut self, changes: &[Change]) -> Checked {
         must(!changes.is_empty(), "it puts nothing back")?;
         must(
-            self.open.values().all(|act| act.started.is_none()),
+            !self.open.values().any(OpenAct::is_under_way),
             "an act has started, and what became of it is not known",
         )?;
         must(self.processes.values().all(|process| !process.is_open()), "a background command has no end")?;
@@ -61,8 +61,10 @@ impl RunState {
     fn went_back(&mut self, changes: &[Change]) {
         for change in changes {
             self.merge_net(change);
-            self.seen.remove(&change.path);
-            self.put_back.insert(change.path.clone());
+            for agent in self.agents.iter_mut().filter(|agent| agent.end().is_none()) {
+                agent.seen.remove(&change.path);
+                agent.put_back.insert(change.path.clone());
+            }
             let doing = self.history.get(&change.path).and_then(|facts| facts.get(&change.after));
             match doing {
                 Some(Doing::Others) => self.drifted.insert(change.path.clone()),
@@ -74,23 +76,24 @@ impl RunState {
     }
 
     /// The model knows that files were put back. That it was done with the work it said of files that are no longer so.
-    pub(super) fn told_of_rewind(&mut self) {
-        self.put_back.clear();
+    pub(super) fn told_of_rewind(&mut self, id: AgentId) {
+        let is_final = self.final_answer(id);
         self.submitted = None;
-        self.submit_call = false;
         self.gate.verdict = None;
-        if self.final_answer()
-            && let Some(step) = &mut self.step
-        {
+        let agent = self.of_mut(id);
+        agent.put_back.clear();
+        agent.submit_call = false;
+        if is_final && let Some(step) = &mut agent.step {
             step.followed_up = true;
         }
     }
 
-    /// Whether nothing is under way: each call is answered, no act is open, and nothing that the agent said it was done
+    /// Whether nothing is under way: each call is answered, no act is open but those of agents that wait for another, and nothing that the agent said it was done
     /// with waits for judgement. A fork begins at such a point.
     pub fn rests(&self) -> bool {
         self.created.is_some()
-            && self.step_is_closed()
+            && self.open.values().all(|act| self.is_at_work(act))
+            && self.step_is_closed(self.acting())
             && self.submitted.is_none()
             && self.gate.run.is_none()
             && self.finished.is_none()

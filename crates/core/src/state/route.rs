@@ -14,13 +14,14 @@ pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 pub(super) const LEAVES_OPEN: [&str; 3] = [UNKNOWN_OUTCOME, "timeout", "cancelled"];
 
 impl RunState {
-    /// Whom to ask for the next answer; `None` where nobody is left who has not given up under this driver.
+    /// Whom to ask for the next answer to the agent whose turn it is; `None` where nobody is left who has not given up under this driver.
     pub fn route(&self) -> Option<RouteId> {
         let left = |id: &RouteId| !self.given_up.contains(id);
         let Some(routing) = self.created.as_ref().and_then(|created| created.routing.as_deref()) else {
             return Some(RouteId::FIRST).filter(left);
         };
-        if let Some(route) = self.unresolved.filter(|_| routing.unresolved == Unresolved::AskAgain) {
+        let unresolved = self.of(self.acting()).unresolved;
+        if let Some(route) = unresolved.filter(|_| routing.unresolved == Unresolved::AskAgain) {
             return Some(route).filter(left);
         }
         let begun = if self.ledger.steps == 0 { Begun::No } else { Begun::Yes };

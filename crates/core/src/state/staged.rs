@@ -36,9 +36,9 @@ impl RunState {
         must(named.all(|path| paths.insert(path)), "it names a path twice")?;
         let conflict = body.unapplied.iter().any(|left| left.why == WhyUnapplied::Conflict);
         must(!conflict || body.changes.is_empty(), "it is in conflict, and a part of it is to be applied")?;
-        if let Some(created) = &self.created {
+        if let Some(policy) = self.policy_of(act.agent) {
             must(
-                !body.changes.iter().any(|change| created.policy.guards_writing(&change.path)),
+                !body.changes.iter().any(|change| policy.guards_writing(&change.path)),
                 "it is to change a file that the policy guards",
             )?;
         }

@@ -3,17 +3,34 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use provost_core::act::ActEnd;
+use provost_core::act::{ActEnd, Intent};
 use provost_core::dialogue::{Dialogue, Item, ItemResult};
 use provost_core::digest::Digest;
 use provost_core::event::{
     Body, CallInvalid, CallRef, ContextFolded, Event, FoldedBy, InvalidCall, ModelAnswered, Note, NoteWhy,
 };
-use provost_core::id::StepId;
+use provost_core::id::{AgentId, StepId};
 use provost_core::route::RouteId;
 
 use crate::cases;
 use crate::world::{digest, good_run, journals};
+
+/// The agents of a journal, and what each is to do.
+fn goals(events: &[Event]) -> BTreeMap<AgentId, Digest> {
+    let mut goals = BTreeMap::new();
+    for event in events {
+        match &event.body {
+            Body::RunCreated(body) => drop(goals.insert(AgentId::ROOT, body.goal)),
+            Body::ActStarted(body) => {
+                if let Intent::Spawn(spawn) = &body.intent {
+                    goals.insert(spawn.agent, spawn.goal);
+                }
+            }
+            _ => {}
+        }
+    }
+    goals
+}
 
 proptest! {
     #![proptest_config(cases(200))]
@@ -21,36 +38,38 @@ proptest! {
     /// Worlds read several calls before the first is carried out, finish them in any order, and fold.
     #[test]
     fn every_answer_with_calls_is_followed_by_its_results(events in journals()) {
-        let mut dialogue = Dialogue::default();
-        let mut calls: BTreeMap<Digest, usize> = BTreeMap::new();
-        let cancelled = events.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
-        for mut event in events {
-            if let Body::ModelAnswered(body) = &mut event.body {
-                // Each answer has words of its own.
-                body.answer = digest(1_000 + calls.len() as u64);
-                calls.insert(body.answer, body.calls as usize);
-            }
-            dialogue.apply(&event);
-            let items = dialogue.items();
-            if let Some(first) = items.first() {
-                prop_assert_eq!(first, &Item::User(digest(1)), "the goal comes first, whatever was folded");
-            }
-            for (place, item) in items.iter().enumerate() {
-                let Item::Assistant(answer) = item else { continue };
-                match items.get(place + 1) {
-                    Some(Item::Results(results)) => prop_assert_eq!(results.len(), calls[answer]),
-                    Some(_) => prop_assert_eq!(calls[answer], 0, "results are missing"),
-                    None => {}
+        for (agent, goal) in goals(&events) {
+            let mut dialogue = Dialogue::of(agent);
+            let mut calls: BTreeMap<Digest, usize> = BTreeMap::new();
+            let cancelled = events.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
+            for mut event in events.clone() {
+                if let Body::ModelAnswered(body) = &mut event.body {
+                    // Each answer has words of its own.
+                    body.answer = digest(1_000 + calls.len() as u64);
+                    calls.insert(body.answer, body.calls as usize);
+                }
+                dialogue.apply(&event);
+                let items = dialogue.items();
+                if let Some(first) = items.first() {
+                    prop_assert_eq!(first, &Item::User(goal), "the goal comes first, whatever was folded");
+                }
+                for (place, item) in items.iter().enumerate() {
+                    let Item::Assistant(answer) = item else { continue };
+                    match items.get(place + 1) {
+                        Some(Item::Results(results)) => prop_assert_eq!(results.len(), calls[answer]),
+                        Some(_) => prop_assert_eq!(calls[answer], 0, "results are missing"),
+                        None => {}
+                    }
+                }
+                let answered = |at: usize| at > 0 && matches!(items[at - 1], Item::Assistant(_));
+                let results = items.iter().enumerate().filter(|(_, item)| matches!(item, Item::Results(_)));
+                for (at, _) in results {
+                    prop_assert!(answered(at), "results without their answer");
                 }
             }
-            let answered = |at: usize| at > 0 && matches!(items[at - 1], Item::Assistant(_));
-            let results = items.iter().enumerate().filter(|(_, item)| matches!(item, Item::Results(_)));
-            for (at, _) in results {
-                prop_assert!(answered(at), "results without their answer");
-            }
+            let waits = matches!(dialogue.items().last(), Some(Item::Assistant(answer)) if calls[answer] > 0);
+            prop_assert!(!waits || cancelled, "the run ended with results due");
         }
-        let waits = matches!(dialogue.items().last(), Some(Item::Assistant(answer)) if calls[answer] > 0);
-        prop_assert!(!waits || cancelled, "the run ended with results due");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! get past the state machine. What it cannot see is said here too: a journal that simply ends early is a good journal
 //! (the signed head finds that, I7), and so is one without its drifts, failed requests and takeovers.
 
+mod agents;
 mod caps;
 mod drivers;
 mod folds;
@@ -19,13 +20,14 @@ use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use provost_core::budget::{Bound, Budget};
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
+use provost_core::contract::Limits;
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
     Note, NoteWhy, RunCancelled, RunFinished, RunHeld, Settlement, SubmitVia, Submitted, Verdict,
     WorkspaceDrifted,
 };
-use provost_core::id::{ActId, StepId};
+use provost_core::id::{ActId, AgentId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
 use provost_core::policy::{Effect, Layer, Policy, Preset};
 use provost_core::route::RouteId;
@@ -167,8 +169,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::Note(body) if body.why == NoteWhy::ContextFull => false,
         // Where nothing more was asked of the model it may be as well that it was told nothing.
         Body::Note(_) | Body::GateJudged(_) => after.iter().any(|event| match &event.body {
-            Body::ModelAnswered(_) | Body::ActDecided(_) => true,
-            Body::RunFinished(body) => body.outcome != CANCELLED,
+            Body::ModelAnswered(_) | Body::ActDecided(_) => event.agent == events[at].agent,
+            Body::RunFinished(body) => events[at].agent == AgentId::ROOT && body.outcome != CANCELLED,
             _ => false,
         }),
         // That files were put back shows where the model was told of it, and nothing else was put back meanwhile.
@@ -191,6 +193,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
             Body::Note(body) => body.why == NoteWhy::ProcessEnded,
             _ => false,
         }),
+        // Whoever started it is told what it said.
+        Body::AgentEnded(_) => !after.is_empty(),
         Body::ProcessChanged(_) => false,
         // Until it is said what a server offers, nothing of it is called.
         Body::ServerListed(body) => {

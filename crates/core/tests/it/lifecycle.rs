@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use provost_core::event::{Body, Event};
+use provost_core::id::AgentId;
 use provost_core::lifecycle::{Move, Stage, TRANSITIONS, markdown};
 use provost_core::state::{Next, RunState};
 
@@ -110,7 +111,7 @@ proptest! {
             ];
             for body in moves {
                 let by = Move::of(&body).unwrap();
-                let forged = Event { body, ..event.clone() };
+                let forged = Event { body, agent: AgentId::ROOT, ..event.clone() };
                 let allowed = state.stage().after(by).is_some();
                 prop_assert_eq!(state.clone().apply(&forged).is_ok(), allowed, "{} while {}", by.kind(), state.stage());
             }

@@ -2,6 +2,7 @@
 //! hold to account. Names with `i1` to `i6` hold the invariants of the design document.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
+mod agents;
 mod budget;
 mod dialogue;
 mod events;

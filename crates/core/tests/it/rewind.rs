@@ -8,9 +8,8 @@ use provost_core::event::{
 };
 use provost_core::fork::Forked;
 use provost_core::history;
-use provost_core::id::AgentId;
 use provost_core::path::RelPath;
-use provost_core::state::{Next, RunState};
+use provost_core::state::{Next, OpenAct, RunState};
 
 use crate::cases;
 use crate::world::{digest, good_run, journals, past, path};
@@ -25,7 +24,7 @@ fn event(state: &RunState, body: Body) -> Event {
         stream: state.stream().clone(),
         seq: state.next_seq(),
         at_ms: state.span_ms().1 + 1_000_000,
-        agent: AgentId(0),
+        agent: state.agent_of(&body),
         body,
         prev: Digest::ZERO,
         hash: Digest::ZERO,
@@ -42,6 +41,11 @@ fn to_the_start(events: &[Event], state: &RunState) -> Vec<Change> {
     let now = state.files();
     let back = start.into_iter().map(|(path, after)| Change { before: now[&path].clone(), path, after });
     back.filter(|change| change.before != change.after).collect()
+}
+
+/// An agent that was started is no change of its own: its acts are.
+fn may_change(act: &OpenAct) -> bool {
+    act.is_under_way()
 }
 
 fn is_refused(state: &RunState, body: Body) -> bool {
@@ -64,7 +68,7 @@ proptest! {
         // The model of a run that is cancelled is not asked any more.
         prop_assume!(!changes.is_empty() && state.cancelled().is_none());
         let under_way = !state.open_processes().is_empty()
-            || state.open_acts().values().any(|act| act.started.is_some());
+            || state.open_acts().values().any(may_change);
         let before = state.clone();
         let applied = state.apply(&event(&before, rewound(changes.clone())));
         prop_assert_eq!(applied.is_err(), under_way, "not under an act that may be changing files");
@@ -96,7 +100,7 @@ proptest! {
                 Change { path: path.clone(), before: before.clone(), after: after.clone() }
             };
             let under_way = !state.open_processes().is_empty()
-            || state.open_acts().values().any(|act| act.started.is_some());
+            || state.open_acts().values().any(may_change);
             for fact in &facts {
                 let stays = *fact == now;
                 prop_assert_eq!(is_refused(&state, rewound(vec![change(&now, fact)])), stays || under_way);

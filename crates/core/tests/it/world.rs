@@ -5,6 +5,7 @@
 //! out the world does the simplest thing, which leads to the end of the run; a shorter list is thus a simpler world,
 //! and proptest shrinks it. Nothing here looks into the state beyond its public surface.
 
+mod agents;
 mod servers;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
+use provost_core::agents::AgentEnd;
 use provost_core::budget::{Bound, Budget, Price};
 use provost_core::changes::Changes;
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
@@ -32,7 +34,7 @@ use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
 use provost_core::price::{PriceFrom, Rates, Tier};
 use provost_core::prompt::Break;
 use provost_core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
-use provost_core::state::{Next, OpenAct, RunState, UNKNOWN_OUTCOME, invocation_id};
+use provost_core::state::{Next, OpenAct, Process, RunState, UNKNOWN_OUTCOME, invocation_id};
 use provost_core::transcript::{Stop, Usage};
 
 /// More steps than any world takes: a run that needs them does not end.
@@ -177,7 +179,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         budget,
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
-        limits: Limits::default(),
+        limits: Limits { agents: agents::limits(choices), ..Limits::default() },
         model: model("m"),
         routing: routing(choices, &Price::of_rates(dear)).kept(),
         source: Source::Directory { commit: None, scope: RelPath::root() },
@@ -240,6 +242,7 @@ fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
     created.routing = queued.routing;
     created.servers = queued.servers;
     created.gate = queued.gate;
+    created.limits = queued.limits;
 }
 
 pub(crate) fn held() -> Body {
@@ -404,7 +407,7 @@ impl World {
             Next::Call(call) => self.call(call),
             Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
             Next::Submit(via) => {
-                let step = StepId(self.state.ledger().steps - 1);
+                let step = self.state.agent(AgentId::ROOT).unwrap().step().unwrap();
                 self.append(Body::Submitted(Submitted { step, via, summary: digest(5) }));
             }
             Next::RunGate => {
@@ -414,6 +417,7 @@ impl World {
             }
             Next::JudgeGate(act) => self.judge(act),
             Next::Note(why) => self.append(Body::Note(Note { why, text: digest(7) })),
+            Next::EndAgent(end) => self.end_agent(end),
             Next::Fold(by) => self.fold(by),
             Next::Finish(outcome) => self.finish(outcome),
         }
@@ -428,7 +432,7 @@ impl World {
             stream: self.state.stream().clone(),
             seq: self.state.next_seq(),
             at_ms: self.clock,
-            agent: AgentId(0),
+            agent: self.state.agent_of(&body),
             body,
             prev: Digest::ZERO,
             hash: Digest::ZERO,
@@ -498,9 +502,12 @@ impl World {
         if self.choices.once_in(3) {
             return self.end_process(act);
         }
-        let changes = vec![self.change("a")];
-        write(&mut self.files, &changes[0]);
-        let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        let mut changes = vec![self.change("a")];
+        let mut reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        reverted.extend(self.take_back(act, &mut changes));
+        for change in &changes {
+            write(&mut self.files, change);
+        }
         self.append(Body::ProcessChanged(ProcessChanged { changes, reverted }));
     }
 
@@ -518,7 +525,8 @@ impl World {
             containment: (open != self.state.rung()).then(|| receipt(open)),
         };
         let command = (!lost || self.choices.once_in(2)).then_some(command);
-        let changes = if self.choices.once_in(3) { vec![self.change("new/file")] } else { vec![] };
+        let mut changes = if self.choices.once_in(3) { vec![self.change("new/file")] } else { vec![] };
+        let reverted = self.take_back(act, &mut changes);
         for change in &changes {
             write(&mut self.files, change);
         }
@@ -529,14 +537,15 @@ impl World {
             published: None,
             report,
             changes,
-            reverted: vec![],
+            reverted,
         })));
     }
 
     /// A person has some files put back. False where none can be.
     fn rewind(&mut self) -> bool {
         let runs = !self.state.open_processes().is_empty();
-        if runs || self.state.open_acts().values().any(|act| act.started.is_some()) {
+        let started = |id: &ActId| self.state.open_acts()[id].started.is_some();
+        if runs || self.acts_at_hand().iter().any(started) {
             return false;
         }
         let mut changes = Vec::new();
@@ -599,9 +608,15 @@ impl World {
         let granted = match self.state.ledger().reserve(price.as_ref(), estimate, 100) {
             Ok(tokens) => tokens,
             Err(bound) => {
-                return match self.state.open_processes().first() {
+                let agent = self.state.acting();
+                let open = match agent {
+                    AgentId::ROOT => self.state.open_processes(),
+                    child => self.state.open_processes_of(child),
+                };
+                return match open.first() {
                     Some(process) => self.end_process(*process),
-                    None => self.finish(Outcome::BudgetSpent { bound }),
+                    None if agent == AgentId::ROOT => self.finish(Outcome::BudgetSpent { bound }),
+                    None => self.end_agent(AgentEnd::BudgetSpent { bound }),
                 };
             }
         };
@@ -652,7 +667,9 @@ impl World {
 
     /// Reads a call as an act. Sometimes the one behind it is read as well, before the first is carried out.
     fn call(&mut self, call: CallRef) {
-        let cut_off = self.events.iter().rev().find_map(|event| match &event.body {
+        let mine = self.state.acting();
+        let mut events = self.events.iter().rev().filter(|event| event.agent == mine);
+        let cut_off = events.find_map(|event| match &event.body {
             Body::ModelAnswered(body) => Some(body.stop == Stop::Length),
             _ => None,
         });
@@ -672,8 +689,11 @@ impl World {
         // Few argument digests, so that the same failing call comes up again.
         let args = digest(30 + self.choices.pick(3) as u64);
         let (args, what) = match self.mood {
+            Mood::Stubborn if mine == AgentId::ROOT => {
+                (digest(30), self.choices.of(&[0, 6, 6, 6, 6, 6, 14, 14]))
+            }
             Mood::Stubborn => (digest(30), self.choices.of(&[0, 6, 6, 6, 6, 6, 6, 6])),
-            _ => (args, self.choices.pick(14)),
+            _ => (args, self.choices.pick(16)),
         };
         let (tool, touches, recovery) = match what {
             0 => ("submit", vec![], Recovery::Replayable),
@@ -694,6 +714,7 @@ impl World {
             7 => ("exec", vec![exec("git push")], Recovery::Supervised),
             12 => ("shell_poll", vec![], Recovery::Replayable),
             7..=11 | 13 if !self.created().servers.is_empty() => servers::call(&mut self.choices),
+            14 | 15 => ("delegate", vec![Touch::Spawn { agent: "helper".to_owned() }], Recovery::Replayable),
             8 => ("mcp", vec![Touch::Call { tool: "mail".to_owned() }], Recovery::Indeterminate),
             _ => ("exec", vec![exec("make all")], Recovery::Supervised),
         };
@@ -708,7 +729,7 @@ impl World {
         touches: Vec<Touch>,
         recovery: Recovery,
     ) {
-        let policy = &self.created().policy;
+        let policy = self.state.policy_of(self.state.acting()).unwrap();
         let decision = match call {
             Some(_) => policy.decide(&touches, self.state.rung()),
             None => policy.decide_ordered(&touches, self.state.rung()),
@@ -735,7 +756,7 @@ impl World {
         }
         let open: Vec<ActId> = match self.state.next() {
             Next::Recover(id) if self.state.cancelled().is_some() => vec![id],
-            _ => self.state.open_acts().keys().copied().collect(),
+            _ => self.acts_at_hand(),
         };
         // Nobody calls a server that is about to start.
         let start = self.state.open_acts().iter().find(|(_, act)| self.state.starts_server(act).is_some());
@@ -762,7 +783,8 @@ impl World {
     /// A call of the step that has not been read, while another's act is open.
     fn unread_call(&self) -> Option<CallRef> {
         let mut read = 0;
-        for event in self.events.iter().rev() {
+        let mine = self.state.acting();
+        for event in self.events.iter().rev().filter(|event| event.agent == mine) {
             match &event.body {
                 Body::ModelAnswered(body) => {
                     return (read < body.calls && body.stop != Stop::Length)
@@ -799,6 +821,7 @@ impl World {
                     self.append(Body::ActStarted(ActStarted { act: id, intent }));
                     return self.dial(id);
                 }
+                Touch::Spawn { .. } => return self.spawn(id, act),
                 // Not yet in the journal's vocabulary: these fail before they start.
                 _ => {
                     return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
@@ -817,7 +840,8 @@ impl World {
     fn dial(&mut self, act: ActId) {
         if self.choices.once_in(3) {
             let (host, port) = ("example.org".to_owned(), 443);
-            let decision = self.created().policy.decide_dial(&host, port, self.state.rung());
+            let policy = self.state.policy_of(self.state.open_acts()[&act].agent).unwrap();
+            let decision = policy.decide_dial(&host, port, self.state.rung());
             self.append(Body::NetDecided(NetDecided { act, host, port, decision, private: Vec::new() }));
         }
     }
@@ -839,6 +863,9 @@ impl World {
             let end = if self.choices.once_in(6) { ActEnd::Interrupted } else { ActEnd::Done };
             return self.end(id, end, vec![], vec![], None);
         }
+        if let Intent::Spawn(spawn) = intent {
+            return self.end_spawn(id, spawn.agent);
+        }
         if let Some(staged) = &act.staged {
             return self.apply_staged(id, staged);
         }
@@ -853,12 +880,13 @@ impl World {
             return self.stage(id, act);
         }
         let exit = self.exit();
-        let changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
+        let mut changes = match self.choices.pick(if act.call.is_some() { 3 } else { 6 }) {
             1 => vec![self.change("a")],
             2 => vec![self.change("new/file"), self.change(ASKED)],
             _ => vec![],
         };
-        let reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        let mut reverted = if self.choices.once_in(4) { vec![path(PROTECTED)] } else { vec![] };
+        reverted.extend(self.take_back(id, &mut changes));
         let command = self.ran(act, exit);
         self.end(id, exit.end(), changes, reverted, Some(command));
     }
@@ -887,16 +915,14 @@ impl World {
 
     /// What a command changed in its layer; or it is gone with its driver.
     fn stage(&mut self, id: ActId, act: &OpenAct) {
-        let unapplied = |name: &str, why| Unapplied { path: path(name), why };
-        let (changes, unapplied) = match self.choices.pick(6) {
+        let left = |name: &str, why| Unapplied { path: path(name), why };
+        let (mut changes, mut unapplied) = match self.choices.pick(6) {
             0 => (vec![self.change("a")], vec![]),
             1 => (
                 vec![self.change("new/file"), self.change("a")],
-                vec![unapplied(PROTECTED, WhyUnapplied::Guarded)],
+                vec![left(PROTECTED, WhyUnapplied::Guarded)],
             ),
-            2 => {
-                (vec![], vec![unapplied("a", WhyUnapplied::Conflict), unapplied("b", WhyUnapplied::HeldBack)])
-            }
+            2 => (vec![], vec![left("a", WhyUnapplied::Conflict), left("b", WhyUnapplied::HeldBack)]),
             3 => (vec![], vec![]),
             4 => {
                 let command = self.ran(act, ExitFact::DriverLost);
@@ -904,6 +930,8 @@ impl World {
             }
             _ => return self.end(id, ActEnd::Interrupted, vec![], vec![], None),
         };
+        let guarded = self.take_back(id, &mut changes);
+        unapplied.extend(guarded.into_iter().map(|path| Unapplied { path, why: WhyUnapplied::Guarded }));
         let beside = self.choices.pick(2) as u64;
         self.append(Body::ActStaged(Box::new(ActStaged { act: id, changes, unapplied, beside })));
     }
@@ -986,12 +1014,10 @@ impl World {
         let server = self.state.starts_server(open).is_some();
         let begins = matches!(open.started, Some(Intent::Background { .. })) && !server;
         self.started_as.insert(act, rung);
-        let processes: Vec<_> = self
-            .state
-            .processes()
-            .filter(|(_, process)| process.server.is_none())
-            .map(|(act, process)| (act, process.clone()))
-            .collect();
+        let mine = open.agent;
+        let mine = |process: &Process| process.agent() == mine && process.server.is_none();
+        let processes = self.state.processes().filter(|(_, process)| mine(process));
+        let processes: Vec<_> = processes.map(|(act, process)| (act, process.clone())).collect();
         let told = match (end, begins, is_poll) {
             (ActEnd::Done, true, _) => Some(Told { process: act, from: 0, to: 3 }),
             (ActEnd::Done, false, true) if !processes.is_empty() => {

@@ -4,6 +4,7 @@
 //!
 //! `PROVOST_SIM_SEED=N` replays one seed; `PROVOST_SIM_SCHEDULES=N` tries so many schedules in each test.
 
+mod agents;
 mod commands;
 mod model;
 mod scenario;
@@ -93,7 +94,7 @@ impl Sim {
             world.with(|state| state.letters.push(letter));
         }
         let clock = world.clone();
-        let script = Arc::new(scenario.script.clone());
+        let script = Arc::new(scenario.scripts.clone());
         let model = |refused_from| -> Arc<dyn provost_model::Provider> {
             let (summary, counts) = (scenario.summary.clone(), scenario.window.is_some());
             Arc::new(SimModel { world: world.clone(), script: script.clone(), refused_from, summary, counts })
@@ -224,6 +225,7 @@ impl Sim {
             // counted twice, older drivers.
             let events: Vec<_> = state.events.iter().map(AsRef::as_ref).collect();
             let folded = RunState::fold(events[0].stream.clone(), events.iter().copied()).unwrap();
+            agents::check(&folded, &events);
             assert!(folded.open_acts().is_empty() || folded.cancelled().is_some());
             assert!(folded.open_processes().is_empty());
             let mut started: BTreeMap<ActId, u32> = BTreeMap::new();
@@ -232,7 +234,9 @@ impl Sim {
             let mut again: BTreeMap<ActId, u32> = BTreeMap::new();
             for event in &events {
                 match &event.body {
-                    Body::ActStarted(body) if !matches!(body.intent, Intent::Write { .. }) => {
+                    Body::ActStarted(body)
+                        if !matches!(body.intent, Intent::Write { .. } | Intent::Spawn(_)) =>
+                    {
                         *started.entry(body.act).or_default() += 1;
                     }
                     Body::ModelAnswered(body) => {

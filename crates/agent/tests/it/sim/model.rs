@@ -10,11 +10,14 @@ use provost_model::{
     Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink,
 };
 
+use super::agents;
+use super::scenario::Scripts;
 use super::world::World;
 
 pub(crate) struct SimModel {
     pub(crate) world: Arc<World>,
-    pub(crate) script: Arc<Vec<Answer>>,
+    /// What it answers, by what the dialogue is about.
+    pub(crate) script: Arc<Scripts>,
     /// From how many answers on its key is refused.
     pub(crate) refused_from: Option<usize>,
     /// What it answers where it is asked for a summary.
@@ -25,8 +28,9 @@ pub(crate) struct SimModel {
 
 struct Playing {
     world: Arc<World>,
-    script: Arc<Vec<Answer>>,
+    script: Arc<Scripts>,
     refused_from: Option<usize>,
+    goal: Option<String>,
     summary: Answer,
     counts: bool,
     answers: usize,
@@ -52,6 +56,7 @@ impl Provider for SimModel {
             world: world.clone(),
             script: script.clone(),
             refused_from: *refused_from,
+            goal: None,
             summary: summary.clone(),
             counts: *counts,
             answers: 0,
@@ -65,7 +70,7 @@ impl Dialogue for Playing {
         match message {
             Message::Assistant(_) => self.answers += 1,
             Message::Results { results } => self.results += results.len(),
-            Message::User { .. } => {}
+            Message::User { text, .. } => drop(self.goal.get_or_insert_with(|| text.clone())),
         }
     }
 
@@ -79,8 +84,10 @@ impl Dialogue for Playing {
         _: &'a mut dyn Sink,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
         // I2: what the model is shown is durable.
+        let goal = self.goal.clone().unwrap_or_default();
         let (answered, in_script, for_summary) = self.world.with(|state| {
-            let mut said = Said::default();
+            let agent = agents::of_goal(state, &goal);
+            let mut said = Said::of(agent);
             for event in &state.events {
                 said.apply(event);
             }
@@ -97,13 +104,12 @@ impl Dialogue for Playing {
                 "the model is shown what is in the journal, no more and no less"
             );
             assert_eq!(self.answers, answers);
-            let (mut answered, mut in_script, mut for_summary) = (0, 0, false);
-            for event in &state.events {
+            let answered =
+                state.events.iter().filter(|event| matches!(event.body, Body::ModelAnswered(_))).count();
+            let (mut in_script, mut for_summary) = (0, false);
+            for event in state.events.iter().filter(|event| event.agent == agent) {
                 match &event.body {
-                    Body::ModelAnswered(_) => {
-                        answered += 1;
-                        in_script += usize::from(!for_summary);
-                    }
+                    Body::ModelAnswered(_) => in_script += usize::from(!for_summary),
                     Body::Note(body) if body.why == NoteWhy::ContextFull => for_summary = true,
                     Body::ContextFolded(_) => for_summary = false,
                     _ => {}
@@ -119,7 +125,8 @@ impl Dialogue for Playing {
         let mut answer = if for_summary {
             self.summary.clone()
         } else {
-            self.script.get(in_script).cloned().unwrap_or_else(|| Answer::text("done"))
+            let script = self.script.get(&goal).and_then(|script| script.get(in_script));
+            script.cloned().unwrap_or_else(|| Answer::text("done"))
         };
         // As much as is estimated, so that drivers that were told a count and such that were not see the same.
         let input = if self.counts { self.prompt_bytes() as u64 / 3 } else { 10 };

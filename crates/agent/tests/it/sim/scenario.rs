@@ -1,5 +1,7 @@
 //! What a simulated run is about, drawn from a seed.
 
+use std::collections::BTreeMap;
+
 use provost_core::budget::Budget;
 use provost_core::contract::{Contract, Gate};
 use provost_core::event::ModelFact;
@@ -8,7 +10,7 @@ use provost_core::route::{Escalate, Route, RouteId, Routing, Unresolved};
 use provost_model::Answer;
 use serde_json::json;
 
-use super::servers;
+use super::{agents, servers};
 use crate::support::call;
 
 /// Numbers from a seed (splitmix64, public domain).
@@ -39,10 +41,13 @@ pub(crate) enum Begins {
     Cancelled,
 }
 
+/// What models answer, by what a dialogue is about.
+pub(crate) type Scripts = BTreeMap<String, Vec<Answer>>;
+
 pub(crate) struct Scenario {
     pub(crate) begins: Begins,
     pub(crate) contract: Contract,
-    pub(crate) script: Vec<Answer>,
+    pub(crate) scripts: Scripts,
     /// From how many answers on the first model's key is refused; another stands in for it.
     pub(crate) refused_from: Option<usize>,
     /// Tokens that the models' windows hold, where what is said is to be folded.
@@ -50,6 +55,9 @@ pub(crate) struct Scenario {
     /// What a model answers where it is asked for a summary.
     pub(crate) summary: Answer,
 }
+
+/// What the root is to do.
+pub(crate) const GOAL: &str = "simulate";
 
 pub(crate) const FILES: [(&str, &str); 3] =
     [("a.txt", "one\ntwo\n"), ("b.txt", "bee\n"), ("sub/c.txt", "sea\n")];
@@ -63,7 +71,7 @@ impl Scenario {
             script.push(Answer::calls(vec![call("submit", json!({ "summary": "done" }))]));
         }
         let asks = Layer::named("sim").rule(Effect::Ask, "write asked/**").unwrap();
-        let mut contract = Contract::new("simulate").policy(Policy::preset(Preset::Workspace).with(asks));
+        let mut contract = Contract::new(GOAL).policy(Policy::preset(Preset::Workspace).with(asks));
         // Drawn apart, so that a seed's script stays what it was.
         if Draw::new(seed ^ 0x5742).below(3) == 0 {
             contract.policy.workspace = WorkspaceMode::staged();
@@ -137,12 +145,19 @@ impl Scenario {
             0 => Answer::calls(vec![call("read_file", json!({ "path": "a.txt" }))]),
             _ => Answer::text("what was done"),
         };
-        Self { begins, contract, script, refused_from, window, summary }
+        // Drawn apart, as above.
+        let mut scripts = Scripts::new();
+        let mut tree = Draw::new(seed ^ 0x7472_6565);
+        if tree.below(3) == 0 {
+            agents::add(&mut tree, &mut script, &mut scripts);
+        }
+        scripts.insert(GOAL.to_owned(), script);
+        Self { begins, contract, scripts, refused_from, window, summary }
     }
 }
 
 /// One answer: one call or two.
-fn answer(draw: &mut Draw, step: u64) -> Answer {
+pub(super) fn answer(draw: &mut Draw, step: u64) -> Answer {
     let calls = 1 + draw.below(2);
     let calls = (0..calls).map(|index| {
         let n = 10 * step + index;

@@ -158,9 +158,8 @@ impl World {
                 provost_core::act::Intent::Write { changes } => changes,
                 provost_core::act::Intent::Command { .. }
                 | provost_core::act::Intent::Background { .. }
-                | provost_core::act::Intent::Call { .. } => {
-                    return;
-                }
+                | provost_core::act::Intent::Call { .. }
+                | provost_core::act::Intent::Spawn(_) => return,
             },
             Some(Body::ActStaged(staged)) => &staged.changes,
             _ => return,

@@ -31,7 +31,7 @@ pub(super) fn event_after(state: &RunState, body: Body) -> Event {
         stream: state.stream().clone(),
         seq: state.next_seq(),
         at_ms,
-        agent: provost_core::id::AgentId(0),
+        agent: state.agent_of(&body),
         body,
         prev: provost_core::digest::Digest::ZERO,
         hash: provost_core::digest::Digest::ZERO,
@@ -50,10 +50,23 @@ impl Hand {
         hand
     }
 
+    /// The same at R3, with these limits.
+    pub(super) fn limited(policy: Policy, calls: u32, limits: Limits) -> Self {
+        let mut hand = Self::created(policy, limits);
+        hand.attach(Rung::R3);
+        hand.answer(calls);
+        hand
+    }
+
     /// A run that no driver has taken yet.
     pub(super) fn unattached(policy: Policy) -> Self {
+        Self::created(policy, Limits::default())
+    }
+
+    fn created(policy: Policy, limits: Limits) -> Self {
         let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
         created.policy = policy;
+        created.limits = limits;
         created.budget = Budget::default();
         let mut hand = Self(RunState::new("r-hand".parse().unwrap()));
         hand.does(Body::RunCreated(created));
@@ -119,12 +132,13 @@ impl Hand {
         touches: Vec<Touch>,
         recovery: Recovery,
     ) -> Body {
-        let policy = &self.0.created().unwrap().policy;
+        let agent = self.0.acting();
+        let policy = self.0.policy_of(agent).unwrap();
         let decision = match index {
             Some(_) => policy.decide(&touches, self.0.rung()),
             None => policy.decide_ordered(&touches, self.0.rung()),
         };
-        let step = StepId(self.0.ledger().steps - 1);
+        let step = self.0.agent(agent).unwrap().step().unwrap_or_default();
         Body::ActDecided(ActDecided {
             act: self.0.next_act(),
             call: index.map(|index| CallRef { step, index }),
