@@ -116,7 +116,7 @@ fn i1_a_call_passes_the_policy() {
     let file = scene.file.clone();
     let _ = scene.env.run(&scene.repo.path, &scene.model, &["--mcp", &file]).code(5);
     // Whoever is asked sees what the server would be told.
-    let shown = scene.env.provost(["status", &scene.env.only_run()]).code(0).stdout;
+    let shown = scene.env.provost(["resume", &scene.env.only_run()]).code(5).stdout;
     assert!(shown.contains("call small.append") && shown.contains("\"line\": \"two\""), "{shown}");
     assert_eq!(fs::read_to_string(scene.repo.path.join("a.txt")).unwrap(), "one\n");
     let scene = Scene::new("", "", [append("a.txt")]);
