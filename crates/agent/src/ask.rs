@@ -132,7 +132,7 @@ impl Driver<'_> {
                                 // Only what is allowed outright is read ahead.
                                 cleared: &[],
                             };
-                            self.ahead.hear(call, &self.runtime.tools, &sight);
+                            self.ahead.hear(call, &self.tools, &sight);
                         }
                         answer = &mut asking => break Some(answer),
                         () = self.interrupt.requested() => break None,

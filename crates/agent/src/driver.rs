@@ -10,12 +10,13 @@ use provost_core::digest::TreeDigest;
 use provost_core::event::{Body, DriverDetached, RunCancelled, RunFinished, RunHeld, SubmitVia, Submitted};
 use provost_core::outcome::Pause;
 use provost_core::state::Next;
-use provost_core::transcript::{self, Assistant, Message};
+use provost_core::transcript::{self, Assistant, Message, ToolSpec};
 use provost_journal::Word;
 use provost_model::Prelude;
+use provost_tools::Registry;
 
 use crate::ahead::Ahead;
-use crate::door::{Dials, Processes};
+use crate::door::{Dials, Processes, Servers};
 use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
@@ -88,6 +89,11 @@ pub(crate) struct Driver<'a> {
     pub(crate) background: Processes,
     /// What commands want to dial.
     pub(crate) dials: Dials,
+    /// The tools of the run, its servers' among them; how the model is told of those that are its own.
+    pub(crate) tools: Registry,
+    pub(crate) own_specs: Vec<ToolSpec>,
+    /// Servers that run.
+    pub(crate) servers: Servers,
 }
 
 impl Driver<'_> {
@@ -109,12 +115,16 @@ impl Driver<'_> {
                         .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
                 }
                 Next::Ask { .. } if self.has_ends() => self.notice_ends().await?,
-                Next::Ask { step, invocation, route } => self.ask(step, invocation, route).await?,
+                Next::Ask { step, invocation, route } => {
+                    self.stop_without_servers().await?;
+                    self.ask(step, invocation, route).await?;
+                }
                 Next::Leave => self.detach(Pause::Provider, None).await?,
                 Next::Call(call) => self.decide(call)?,
                 Next::Approve(act) => self.approve(act).await?,
                 Next::Perform(act) => self.perform(act).await?,
                 Next::Refuse(act) => self.refuse(act)?,
+                Next::StartServer(name) => self.order_server(&name)?,
                 Next::EndProcess(act) => self.end_process(act).await?,
                 Next::Recover(act) => self.recover(act).await?,
                 Next::Submit(via) => self.submit(via)?,

@@ -51,6 +51,26 @@ pub enum RunError {
         /// What the policy says of it.
         decision: Decision,
     },
+    /// The policy denies the command of a server of tools.
+    #[error(
+        "the policy does not allow the server `{server}` to be started: {decision}. Nothing was asked of the model"
+    )]
+    ServerDenied {
+        /// Its name.
+        server: String,
+        /// What the policy says of it.
+        decision: Decision,
+    },
+    /// A server of tools did not come up.
+    #[error(
+        "the server `{server}` did not come up: {why}\nNothing was asked of the model; `provost resume` tries again"
+    )]
+    Server {
+        /// Its name.
+        server: String,
+        /// Why not, and what it wrote last.
+        why: String,
+    },
     /// The run was cancelled before it began.
     #[error("`{run}` was cancelled by {by} before it began: nothing was done, and nothing will be")]
     Dropped {
@@ -122,7 +142,8 @@ impl RunError {
         match self {
             Self::Store(error) => store_exit_code(error),
             Self::Occupied(_) | Self::Unheard { .. } => 7,
-            Self::GateDenied { .. } => 3,
+            Self::GateDenied { .. } | Self::ServerDenied { .. } => 3,
+            Self::Server { .. } => 6,
             Self::Containment(_) | Self::Image(_) => 9,
             Self::Dropped { .. } => 10,
             Self::Taken { .. }

@@ -1,6 +1,7 @@
 //! Where commands run: in the sandbox of this host, or in a stand-in for it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +40,14 @@ pub trait Contained: Send + Sync {
         Box::pin(std::future::ready(Err(why)))
     }
 
+    /// Starts a command that goes on and is spoken with over its standard input and output, and comes back as soon as it
+    /// runs. The other end of those is a stream socket.
+    fn serve(&self, command: Command) -> BoxFuture<'_, Result<Served, RunError>> {
+        let _ = command;
+        let why = RunError::Unknown("this containment has no command spoken with".to_owned());
+        Box::pin(std::future::ready(Err(why)))
+    }
+
     /// Starts a command that goes on, and comes back as soon as it runs. What it leaves in its record folder outlives the
     /// driver; the command does not.
     /// `publish` is the host's port that leads to one of its own.
@@ -52,6 +61,9 @@ pub trait Contained: Send + Sync {
         Box::pin(std::future::ready(Err(why)))
     }
 }
+
+/// A command that is spoken with: the command, and what is connected to its standard input and output.
+pub type Served = (Arc<dyn Background>, OwnedFd);
 
 /// A command that goes on. Dropped, it is killed with its tree.
 pub trait Background: Send + Sync {
@@ -123,6 +135,19 @@ impl Contained for Ready {
             let started = tokio::task::spawn_blocking(move || sandbox.start(&command, publish, wake));
             let running = started.await.unwrap_or_else(|error| Err(RunError::Unknown(error.to_string())))?;
             Ok(Arc::new(Process { running, happened }) as Arc<dyn Background>)
+        })
+    }
+
+    fn serve(&self, command: Command) -> BoxFuture<'_, Result<Served, RunError>> {
+        let sandbox = self.0.clone();
+        Box::pin(async move {
+            let happened = Arc::new(Notify::new());
+            let wake = happened.clone();
+            let wake = Box::new(move || wake.notify_waiters());
+            let started = tokio::task::spawn_blocking(move || sandbox.serve(&command, wake));
+            let (running, channel) =
+                started.await.unwrap_or_else(|error| Err(RunError::Unknown(error.to_string())))?;
+            Ok((Arc::new(Process { running, happened }) as Arc<dyn Background>, channel))
         })
     }
 

@@ -12,6 +12,7 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::RunCreated;
 use provost_core::path::RelPath;
 use provost_core::policy::{GitAccess, Policy};
+use provost_core::server::Server;
 use provost_evidence::git::{ObjectFormat, Repository};
 use provost_evidence::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
 use provost_sandbox::{Changes, GitFolder, Profile, WorkspaceAccess, git_folder, git_reads};
@@ -24,7 +25,7 @@ use crate::checkout::NoCheckout;
 use crate::error::RunError;
 use crate::git_guard::GitGuard;
 use crate::guard::{self, Guard, Guarded};
-use crate::host::{private_folders, readable_folders};
+use crate::host::{private_folders, readable_folders, server_reads};
 use crate::ignores::outer_rules;
 use crate::recorder::Recorder;
 
@@ -93,6 +94,8 @@ pub(crate) struct Files {
     shown: Guarded,
     /// Build folders that commands change at once although changes are staged, in the containment in force.
     build_folders: Vec<RelPath>,
+    /// What servers of tools may read outside of the workspace.
+    server_reads: Vec<PathBuf>,
     /// Held while this driver works here: two in one workspace, or one in a folder of the other's, would book each other's
     /// changes. Exclusive on the workspace, shared on the folders above it.
     _locks: Vec<std::fs::File>,
@@ -127,6 +130,7 @@ impl Files {
             known: None,
             shown: Guarded::default(),
             build_folders: Vec::new(),
+            server_reads: Vec::new(),
             _locks: locks,
         })
     }
@@ -430,6 +434,11 @@ impl Files {
     }
 
     /// What commands may see and change.
+    /// Has the containment show what these servers need.
+    pub(crate) fn show_servers(&mut self, servers: &[Server], host: &HostEnvironment) {
+        self.server_reads = server_reads(servers, host, self.root());
+    }
+
     pub(crate) fn profile(&mut self, policy: &Policy, host: &HostEnvironment) -> Result<Profile, RunError> {
         let mut profile = Profile::for_workspace(self.root())?;
         if policy.forbids_all_writes() {
@@ -444,6 +453,7 @@ impl Files {
         }
         profile.require = policy.require.clone();
         profile.readable.extend(readable_folders(host, policy, self.root()));
+        profile.readable.extend(self.server_reads.iter().cloned());
         profile.private.extend(private_folders(host, self.root()));
         profile.readable.extend(git_reads(self.root()));
         if policy.git == GitAccess::Full {

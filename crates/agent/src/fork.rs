@@ -220,7 +220,8 @@ impl Undo {
         if let Some(first) = drafts.first_mut() {
             first.body = Body::RunCreated(Box::new(created));
         }
-        if state.next() != Next::Attach {
+        // One that had a command in the background is as if it had died: whoever takes the fork finds that gone.
+        if state.next() != Next::Attach && state.open_processes().is_empty() {
             // The parent's driver does not drive the fork.
             let body = Body::DriverDetached(DriverDetached { why: Pause::Interrupted, act: None });
             drafts.push(Draft { at_ms: state.span_ms().1, agent: AgentId(0), body });

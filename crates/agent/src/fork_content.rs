@@ -28,12 +28,13 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::ActDecided(body) => vec![body.args],
         Body::ActStarted(body) => match &body.intent {
             Intent::Write { changes } => sides(changes),
-            Intent::Command { .. } | Intent::Background { .. } => Vec::new(),
+            Intent::Command { .. } | Intent::Background { .. } | Intent::Call { .. } => Vec::new(),
         },
         Body::ActStaged(body) => sides(&body.changes),
         Body::ActFinished(body) => [vec![body.result], sides(&body.changes)].concat(),
         Body::ProcessChanged(body) => sides(&body.changes),
         Body::ProcessEnded(body) => [vec![body.report], sides(&body.changes)].concat(),
+        Body::ServerListed(body) => body.tools.values().copied().collect(),
         Body::WorkspaceDrifted(body) => sides(&body.changes),
         Body::WorkspaceRewound(body) => sides(&body.changes),
         Body::Note(body) => vec![body.text],
@@ -46,6 +47,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         | Body::NetDecided(_)
         | Body::PromptBroke(_)
         | Body::CacheMissed(_)
+        | Body::ServerAccepted(_)
         | Body::GateJudged(_)
         | Body::RunCancelled(_)
         | Body::WorkspaceRestored(_)

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use provost_core::policy::Policy;
+use provost_core::server::Server;
 use provost_sandbox::image::Image;
 use provost_sandbox::{cargo_caches, toolchain_env, toolchain_reads};
 use provost_tools::command::{HostEnvironment, environment};
@@ -104,6 +105,29 @@ pub(crate) fn outside_of_by_name(workspace: &Path, path: &str) -> String {
     let outside =
         |entry: &&str| Path::new(entry).is_absolute() && is_apart_by_name(Path::new(entry), workspace);
     path.split(':').filter(outside).collect::<Vec<_>>().join(":")
+}
+
+/// Folders and files outside of `workspace` that servers of tools may read, and with them all commands: what the person
+/// named by an absolute path, and of a program the folder that it was installed in. Never a home folder, or one above it.
+pub(crate) fn server_reads(servers: &[Server], host: &HostEnvironment, workspace: &Path) -> Vec<PathBuf> {
+    let mut reads = Vec::new();
+    for server in servers {
+        let words = server.argv.iter().map(Path::new).filter(|word| word.is_absolute());
+        for (index, word) in words.enumerate() {
+            let installed =
+                word.parent().filter(|folder| folder.ends_with("bin") || folder.ends_with(".bin"));
+            let is_program = index == 0 && server.argv.first().is_some_and(|first| Path::new(first) == word);
+            match installed.and_then(Path::parent).filter(|_| is_program) {
+                Some(prefix) => reads.push(prefix.to_owned()),
+                None => reads.push(word.to_owned()),
+            }
+        }
+    }
+    let home = host.home.as_deref().map(Path::new);
+    let at_home = |path: &Path| home.is_some_and(|home| home.starts_with(path));
+    // `/usr` and the like are there anyway.
+    reads.retain(|path| is_apart(path, workspace) && path.components().count() > 2 && !at_home(path));
+    reads
 }
 
 /// Whether a path neither lies in the workspace nor holds it, by its name and by what it leads to.

@@ -41,7 +41,7 @@ mod worker;
 
 pub use driver::Ending;
 pub use error::RunError;
-pub use executor::{Background, Contained, Executor, Host};
+pub use executor::{Background, Contained, Executor, Host, Served};
 pub use export::{ExportError, Exported, export};
 pub use fork::{ForkOrder, ForkPlace, Forked};
 pub use host::{command_environment, toolchain_folders};
@@ -49,7 +49,7 @@ pub use interrupt::Interrupt;
 pub use observe::{Always, Approver, Observer, Question, Unobserved, Word, Words};
 pub use queue::{Enqueued, Queued, enqueue, reserve, source_of};
 pub use rewind::{Rewound, Target};
-pub use runtime::{Answer, Clock, Order, Runtime, Says, system_clock};
+pub use runtime::{Answer, Clock, Drift, Order, Runtime, Says, Variables, system_clock};
 pub use stop::{Stopping, stop};
 pub use undo::Undo;
 pub use worker::{Left, Shop, Until, Worker};

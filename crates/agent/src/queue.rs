@@ -159,6 +159,7 @@ fn same(events: &[Event], wanted: &RunQueued) -> Result<(), RunError> {
         ("what is asked beside the model", found.routing == wanted.routing),
         ("the policy", found.policy == wanted.policy && found.questions == wanted.questions),
         ("the budget", found.budget == wanted.budget && found.price == wanted.price),
+        ("the servers of tools", found.servers == wanted.servers),
         ("the verification", found.gate == wanted.gate),
         ("the limits", found.limits == wanted.limits),
     ];
@@ -180,6 +181,7 @@ fn fact(order: &Queued, salt: &Salt) -> RunQueued {
         limits: contract.limits,
         model: order.model.clone(),
         routing: contract.routing.clone().kept(),
+        servers: contract.servers.clone(),
         key_env: order.key_env.clone(),
         root: order.workspace.display().to_string(),
         repository: order.repository.as_ref().map(|path| path.display().to_string()),
@@ -197,6 +199,7 @@ pub(crate) fn order(queued: &RunQueued, goal: String) -> Result<Order, RunError>
         price: queued.price.clone(),
         routing: queued.routing.as_deref().cloned().unwrap_or_default(),
         limits: queued.limits,
+        servers: queued.servers.clone(),
     };
     let workspace = PathBuf::from(&queued.root);
     let Some(repository) = &queued.repository else {

@@ -16,6 +16,7 @@ use provost_core::id::{ActId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Policy};
 use provost_core::route::RouteId;
+use provost_core::server;
 use provost_core::state::RunState;
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
@@ -25,11 +26,12 @@ use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::image::{Image, ImageStore};
 use provost_sandbox::{ByEngine, Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
 use provost_tools::command::HostEnvironment;
+use provost_tools::mcp::{Client, Mcp};
 use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
 use crate::asking;
-use crate::door::dials;
+use crate::door::{Servers, dials};
 use crate::driver::{Driver, Ending, last_answer};
 use crate::error::RunError;
 use crate::executor::{Contained, Executor, Host};
@@ -79,10 +81,29 @@ pub struct Runtime {
     /// The environment that says where a container engine's program, store and daemon are, for policies that name an
     /// engine. It gets nothing else of it, and commands get none.
     pub engines: BTreeMap<OsString, OsString>,
+    /// Speaks with the contract's servers of tools.
+    pub client: Arc<dyn Client>,
+    /// The value of an environment variable that the contract names for a server. It is asked for no other.
+    pub variables: Variables,
+    /// What becomes of tools that are not what they were when a run took them.
+    pub drift: Drift,
     /// Folder for the records of running commands, beside the store and outside every workspace.
     pub spool: PathBuf,
     /// The clock.
     pub clock: Clock,
+}
+
+/// Looks an environment variable up.
+pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// What becomes of a server's tools that are not what they were when the run took them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Drift {
+    /// They are not called.
+    #[default]
+    Refused,
+    /// The person takes them as they are now.
+    Accepted,
 }
 
 /// The system's clock.
@@ -170,6 +191,9 @@ impl Runtime {
             host: HostEnvironment::default(),
             images: ImageStore::new(spool.with_file_name("images")),
             engines: BTreeMap::new(),
+            client: Arc::new(Mcp),
+            variables: Arc::new(|_| None),
+            drift: Drift::default(),
             spool,
             clock: system_clock(),
         }
@@ -195,6 +219,7 @@ impl Runtime {
         self.check_routes(order.contract.routing.others.len())?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
+        files.show_servers(&order.contract.servers, &self.host);
         let sandbox = self.contain(&order.contract.policy, &mut files)?;
         if let Some(gate) = &order.contract.gate {
             let image = self.image(&order.contract.policy)?;
@@ -202,6 +227,12 @@ impl Runtime {
             let rung = sandbox.receipt().rung;
             check_gate(gate, &order.contract, rung, &files, &environment, image.as_ref())?;
             check_beside(gate, &files)?;
+        }
+        if !order.contract.servers.is_empty() {
+            let image = self.image(&order.contract.policy)?;
+            let environment = self.environment(&files, image.as_ref());
+            let rung = sandbox.receipt().rung;
+            check_servers(&order.contract, rung, &files, &environment, image.as_ref())?;
         }
         Ok(Ready { files, sandbox, tracked })
     }
@@ -231,6 +262,7 @@ impl Runtime {
             limits: contract.limits,
             model: recorder.state().queued().map_or(&self.model, |queued| &queued.model).clone(),
             routing: contract.routing.kept(),
+            servers: contract.servers,
             source: order.source,
             repository: order.repository.map(|path| path.display().to_string()),
             root: files.root().display().to_string(),
@@ -334,6 +366,7 @@ impl Runtime {
         let asked = Asked::of(&events);
         drop(events);
         files.restore(&created, &recorder).await?;
+        files.show_servers(&created.servers, &self.host);
         let state = recorder.state();
         if state.open_processes().is_empty() && state.open_acts().values().all(|act| act.started.is_none()) {
             // No command was under way: what is there now is a person's.
@@ -349,8 +382,11 @@ impl Runtime {
         let prelude =
             Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
+        driver.accept_drift()?;
         driver.recorder.commit().await?;
         asking::done(&driver.recorder, &self.spool);
+        driver.take_tools().await?;
+        driver.open_talk()?;
         let messages = driver.recorder.messages().await?;
         driver.answer = last_answer(&messages).map(Arc::new);
         driver.stop = driver.recorder.last_stop();
@@ -406,6 +442,7 @@ impl Runtime {
         let affinity = recorder.salt().digest(b"affinity").to_string()[..32].to_owned();
         let prelude = Prelude { affinity: Some(affinity), ..prelude };
         let route = recorder.state().route().unwrap_or_default();
+        let own_specs = prelude.tools.clone();
         Ok(Driver {
             runtime: self,
             image,
@@ -423,6 +460,9 @@ impl Runtime {
             recorder,
             stale: Vec::new(),
             background: BTreeMap::new(),
+            tools: self.tools.clone(),
+            own_specs,
+            servers: Servers::default(),
             dials: dials(),
         })
     }
@@ -571,6 +611,38 @@ fn check_gate(
     Exec::default().prepare(&args, &ctx).map(drop).map_err(|failure| cannot(failure.to_string()))
 }
 
+/// A server that the policy does not let start is refused before the work begins.
+fn check_servers(
+    contract: &Contract,
+    rung: Rung,
+    files: &Files,
+    environment: &BTreeMap<String, String>,
+    image: Option<&Image>,
+) -> Result<(), RunError> {
+    let root = image.map(Image::root);
+    let ctx = Context {
+        workspace: files.workspace(),
+        limits: &contract.limits,
+        seen: &|_, _| SeenState::Unseen,
+        readable: &|_| true,
+        environment,
+        image: root.as_deref(),
+    };
+    for server in &contract.servers {
+        let cannot = |why: String| {
+            RunError::Contract(format!("the server `{}` cannot be started: {why}", server.name))
+        };
+        let touches = Exec::default()
+            .touches(&serde_json::json!({ "argv": server.argv }), &ctx)
+            .map_err(|bad| cannot(bad.to_string()))?;
+        let decision = contract.policy.decide_ordered(&touches, rung);
+        if decision.effect == Effect::Deny {
+            return Err(RunError::ServerDenied { server: server.name.clone(), decision });
+        }
+    }
+    Ok(())
+}
+
 /// What is to be shown beside the tree must be no part of it: then the gate would judge what is not exported.
 fn check_beside(gate: &Gate, files: &Files) -> Result<(), RunError> {
     let refuse = |path: &RelPath, why: &str| {
@@ -663,6 +735,12 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
     if contract.budget.cost_micros.is_some() && prices.any(Option::is_none) {
         return refuse(
             "a bound on cost needs a price of each model: without one the cost is unknown, not zero",
+        );
+    }
+    server::check(&contract.servers).map_err(RunError::Contract)?;
+    if !contract.servers.is_empty() && contract.policy.workspace.is_staged() {
+        return refuse(
+            "changes are staged, and nobody would see what a server of tools changes: leave the servers out, or work directly",
         );
     }
     contract.routing.check().map_err(|why| RunError::Contract(format!("the routing cannot be: {why}")))?;

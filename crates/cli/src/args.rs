@@ -314,6 +314,8 @@ pub(crate) struct OrderArgs {
     /// says what was seen to hold. Slower: some tenths of a second for each command.
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<Engine>,
+    #[command(flatten)]
+    pub(crate) servers: ServerArgs,
     /// Answer every question of the policy with yes; commands are contained all the same.
     #[arg(long)]
     pub(crate) yes: bool,
@@ -331,6 +333,17 @@ pub(crate) struct OrderArgs {
     /// Longest the run may take, as in `90s`, `15m`, `2h`.
     #[arg(long, value_name = "D", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServerArgs {
+    /// Your file of servers whose tools the model is offered, by the Model Context Protocol [default: mcp.toml in the
+    /// user's config folder]. Never one in the workspace.
+    #[arg(long, value_name = "FILE", env = "PROVOST_MCP")]
+    pub(crate) mcp: Option<PathBuf>,
+    /// Start none of them.
+    #[arg(long, conflicts_with = "mcp")]
+    pub(crate) no_mcp: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -474,6 +487,9 @@ pub(crate) struct GoingOn {
     /// Answer every question of the policy with yes.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Take the tools of the run's servers as they are now, where they are not what they were when it began.
+    #[arg(long)]
+    pub(crate) accept_drift: bool,
     /// Write the evidence bundle here when the run is done.
     #[arg(long, value_name = "DIR")]
     pub(crate) export: Option<PathBuf>,

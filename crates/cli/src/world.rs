@@ -74,6 +74,11 @@ impl World {
         Some(self.xdg("XDG_CONFIG_HOME", ".config").ok()?.join("prices.toml"))
     }
 
+    /// The user's own file of servers, which need not be there; `None` where nothing says where.
+    pub(crate) fn usual_servers(&self) -> Option<PathBuf> {
+        Some(self.xdg("XDG_CONFIG_HOME", ".config").ok()?.join("mcp.toml"))
+    }
+
     /// Where what can be found out again is kept; `None` where nothing says where.
     pub(crate) fn cache_folder(&self) -> Option<PathBuf> {
         self.xdg("XDG_CACHE_HOME", ".cache").ok()

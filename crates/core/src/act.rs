@@ -136,7 +136,7 @@ pub enum Touch {
     },
     /// A tool of someone else's that is called.
     Call {
-        /// Its name.
+        /// Its name, as `server.tool`.
         tool: String,
     },
     /// An agent that is started.
@@ -321,6 +321,13 @@ pub enum Intent {
         /// The port of its own loopback that the same port of the host's leads to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         publish: Option<u16>,
+    },
+    /// Call a tool of a server of the contract's.
+    Call {
+        /// The server's name.
+        server: String,
+        /// The tool, by the server's own name.
+        tool: String,
     },
 }
 

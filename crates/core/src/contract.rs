@@ -6,6 +6,7 @@ use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
 use crate::route::Routing;
+use crate::server::Server;
 
 /// A command that decides whether the work is done. It runs in a fresh checkout of the workspace's tree, and passes when
 /// it exits with 0.
@@ -117,6 +118,8 @@ pub struct Contract {
     pub routing: Routing,
     /// Limits of single acts.
     pub limits: Limits,
+    /// Servers of tools that are somebody else's.
+    pub servers: Vec<Server>,
 }
 
 impl Contract {
@@ -130,6 +133,7 @@ impl Contract {
             price: None,
             routing: Routing::default(),
             limits: Limits::default(),
+            servers: Vec::new(),
         }
     }
 
@@ -165,6 +169,13 @@ impl Contract {
     #[must_use]
     pub fn routing(mut self, routing: Routing) -> Self {
         self.routing = routing;
+        self
+    }
+
+    /// Sets the servers of tools that are somebody else's.
+    #[must_use]
+    pub fn servers(mut self, servers: Vec<Server>) -> Self {
+        self.servers = servers;
         self
     }
 

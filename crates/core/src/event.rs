@@ -25,6 +25,8 @@ pub use crate::prompt::{CacheMissed, PromptBroke, PromptFact};
 pub use crate::queue::{Questions, RunCancelled, RunHeld, RunQueued};
 pub use crate::rate_limits::{RateLimitFact, WindowFact};
 use crate::route::{RouteId, Routing};
+use crate::server::Server;
+pub use crate::server::{ServerAccepted, ServerListed};
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
 
@@ -119,6 +121,12 @@ pub enum Body {
     /// A background command is over.
     #[serde(rename = "process.ended")]
     ProcessEnded(Box<ProcessEnded>),
+    /// A server said what tools it has.
+    #[serde(rename = "server.listed")]
+    ServerListed(ServerListed),
+    /// A person takes a server's tools as they are now.
+    #[serde(rename = "server.accepted")]
+    ServerAccepted(ServerAccepted),
     /// Files changed that no act changed.
     #[serde(rename = "workspace.drifted")]
     WorkspaceDrifted(WorkspaceDrifted),
@@ -173,6 +181,8 @@ impl Body {
             Self::ActFinished(_) => "act.finished",
             Self::ProcessChanged(_) => "process.changed",
             Self::ProcessEnded(_) => "process.ended",
+            Self::ServerListed(_) => "server.listed",
+            Self::ServerAccepted(_) => "server.accepted",
             Self::WorkspaceDrifted(_) => "workspace.drifted",
             Self::WorkspaceRewound(_) => "workspace.rewound",
             Self::WorkspaceRestored(_) => "workspace.restored",
@@ -219,6 +229,9 @@ pub struct RunCreated {
     /// Whom to ask beside it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Box<Routing>>,
+    /// Servers of tools that are somebody else's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
     /// Where the files came from.
     pub source: Source,
     /// Absolute path of the repository that holds the source's objects, on the machine that made the run.
@@ -665,7 +678,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 28] = [
+pub const KINDS: [&str; 30] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -684,6 +697,8 @@ pub const KINDS: [&str; 28] = [
     "act.finished",
     "process.changed",
     "process.ended",
+    "server.listed",
+    "server.accepted",
     "workspace.drifted",
     "workspace.rewound",
     "workspace.restored",

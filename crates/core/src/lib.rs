@@ -28,6 +28,7 @@ pub mod prompt;
 pub mod queue;
 pub mod rate_limits;
 pub mod route;
+pub mod server;
 pub mod spend;
 pub mod staged;
 pub mod state;

@@ -8,6 +8,7 @@ use crate::digest::Digest;
 use crate::event::{ModelFact, RunCreated};
 use crate::policy::Policy;
 use crate::route::Routing;
+use crate::server::Server;
 
 /// What becomes of the questions that the policy asks, in a run that nobody sits beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,9 @@ pub struct RunQueued {
     /// Whom to ask beside it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Box<Routing>>,
+    /// Servers of tools that are somebody else's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<Server>,
     /// Name of the environment variable that holds the key, in the worker's environment; `None` for the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
@@ -66,6 +70,7 @@ impl RunQueued {
             && self.limits == created.limits
             && self.model == created.model
             && self.routing == created.routing
+            && self.servers == created.servers
             && self.root == created.root
             && self.repository == created.repository
     }

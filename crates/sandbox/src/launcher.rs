@@ -23,7 +23,8 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// Starts a supervisor and gives this side's end of its control socket.
+    /// Starts a supervisor and gives this side's end of its control socket. `channel` is for the command's standard input
+    /// and output.
     ///
     /// # Errors
     ///
@@ -33,9 +34,10 @@ impl Launcher {
         plan: BorrowedFd<'_>,
         order: BorrowedFd<'_>,
         folder: BorrowedFd<'_>,
+        channel: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd, Failure> {
         let (control, theirs) = wire::pair().step("socketpair")?;
-        let descriptors = [order, folder, theirs.as_fd()];
+        let descriptors: Vec<_> = [order, folder, theirs.as_fd()].into_iter().chain(channel).collect();
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = &*process {
             match running.ask(&descriptors) {

@@ -12,7 +12,7 @@ use provost_core::digest::Digest;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
 
 use crate::broker::Broker;
 use crate::bytes::Bytes;
@@ -326,6 +326,33 @@ impl Sandbox {
         publish: Option<Publish>,
         wake: Wake,
     ) -> Result<Running, RunError> {
+        self.start_with(command, publish, None, wake)
+    }
+
+    /// The same for a command that is spoken with: what comes back with it is connected to its standard input and output, a
+    /// stream socket. What it writes to standard error is its output. By a container engine none is.
+    ///
+    /// # Errors
+    ///
+    /// As of [`start`](Self::start).
+    pub fn serve(&self, command: &Command, wake: Wake) -> Result<(Running, OwnedFd), RunError> {
+        if self.engine.is_some() {
+            let why = "a container engine does not hand a channel on";
+            return Err(Failure::new("channel", libc::EOPNOTSUPP, why).into());
+        }
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+            .step("channel")?;
+        let running = self.start_with(command, None, Some(theirs), wake)?;
+        Ok((running, ours))
+    }
+
+    fn start_with(
+        &self,
+        command: &Command,
+        publish: Option<Publish>,
+        channel: Option<OwnedFd>,
+        wake: Wake,
+    ) -> Result<Running, RunError> {
         if self.profile.changes != Changes::Direct {
             return Err(Failure::new("overlay", libc::EINVAL, "this sandbox stages changes").into());
         }
@@ -334,7 +361,9 @@ impl Sandbox {
         if publish.is_some() && (self.rung < Rung::R3 || self.engine.is_some()) {
             return Err(Failure::new("publish", libc::EOPNOTSUPP, self.rung.to_string()).into());
         }
-        let control = self.launch(command, publish.as_ref())?;
+        let control = self.launch(command, publish.as_ref(), channel.as_ref())?;
+        // The command's end is the command's alone.
+        drop(channel);
         let listener =
             (shared.clone(), cancel.clone(), command.egress.clone(), self.profile.clone(), self.rung);
         let record_dir = command.record_dir.clone();
@@ -358,20 +387,25 @@ impl Sandbox {
         command: &Command,
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
-        let control = self.launch(command, None)?;
+        let control = self.launch(command, None, None)?;
         let network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
         let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
         outcome.map(|record| (record, layer))
     }
 
     /// Has a supervisor start a command, and gives this side's end of its control socket.
-    fn launch(&self, command: &Command, publish: Option<&Publish>) -> Result<OwnedFd, Failure> {
+    fn launch(
+        &self,
+        command: &Command,
+        publish: Option<&Publish>,
+        channel: Option<&OwnedFd>,
+    ) -> Result<OwnedFd, Failure> {
         // First: the order may leave a word there.
         let folder = self.record_folder(&command.record_dir)?;
         let mut order = self.order(command)?;
         order.dialling = publish.map_or(0, |_| MOST_PUBLISHED);
         let order = memory(&order).map_err(|error| failure("plan", &error))?;
-        self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd())
+        self.launcher.launch(self.plan.as_fd(), order.as_fd(), folder.as_fd(), channel.map(AsFd::as_fd))
     }
 
     fn order(&self, command: &Command) -> Result<Order, Failure> {

@@ -15,11 +15,12 @@ use crate::record::Failure;
 
 /// First packet: start supervisors until this side is closed. Descriptor: the plan of their sandbox.
 pub(crate) const LAUNCH: u8 = b'L';
-/// To whoever stands by: supervise a command. Descriptors: order, record folder, the supervisor's control socket.
+/// To whoever stands by: supervise a command. Descriptors: order, record folder, the supervisor's control socket, and the
+/// command's channel, where it has one.
 pub(crate) const SUPERVISE: u8 = b'S';
 /// From a supervisor to its launcher: it has been taken.
 pub(crate) const TAKEN: u8 = b'X';
-/// From a supervisor to the process that waits for it: the order, which comes with it.
+/// From a supervisor to the process that waits for it: the order, which comes with it, and the channel behind it.
 pub(crate) const ORDER: u8 = b'R';
 /// First packet: tend a program outside of a sandbox. Descriptors: order, and its standard input, output and error.
 pub(crate) const TEND: u8 = b'T';

@@ -10,6 +10,7 @@ mod edit;
 mod exec;
 mod failure;
 mod list;
+pub mod mcp;
 mod oid;
 mod order;
 mod patch;

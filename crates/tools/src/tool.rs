@@ -9,7 +9,7 @@ use provost_core::contract::Limits;
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::transcript::ToolSpec;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::failure::{BadCall, Failure};
 use crate::workspace::{FileChange, Workspace};
@@ -88,6 +88,15 @@ pub enum Effect {
     Kill {
         /// The act that started it.
         process: ActId,
+    },
+    /// A tool of somebody else's is to be called.
+    Call {
+        /// The server, as the contract names it.
+        server: String,
+        /// The tool, by the server's own name.
+        tool: String,
+        /// Its arguments.
+        args: Map<String, Value>,
     },
     /// The agent says that it is done.
     Submit {

@@ -32,9 +32,9 @@ const FIRST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// A command that goes on under this driver.
 pub(crate) struct Live {
-    command: Arc<dyn Background>,
-    egress: Option<Egress>,
-    published: Option<Publish>,
+    pub(super) command: Arc<dyn Background>,
+    pub(super) egress: Option<Egress>,
+    pub(super) published: Option<Publish>,
 }
 
 /// All of them.
@@ -97,9 +97,9 @@ impl Driver<'_> {
                  Nothing was run; use `shell` for what comes to an end.",
             );
         }
-        let open = state.open_processes();
-        if open.len() >= MOST_PROCESSES {
-            let names: Vec<String> = open.into_iter().map(process::name).collect();
+        let open = state.processes().filter(|(_, process)| process.is_open() && process.server.is_none());
+        let names: Vec<String> = open.map(|(act, _)| process::name(act)).collect();
+        if names.len() >= MOST_PROCESSES {
             let text = format!(
                 "{MOST_PROCESSES} background commands run already, and no more can: {}. Nothing was run; end one with \
                  `shell_kill`.",
@@ -238,12 +238,15 @@ impl Driver<'_> {
     }
 
     fn shown(&self, process: ActId) -> Option<u64> {
-        self.recorder.state().process(process).map(|process| process.shown)
+        let process = self.recorder.state().process(process)?;
+        // A server is nothing that the model has.
+        process.server.is_none().then_some(process.shown)
     }
 
     fn no_process(&self, wanted: ActId) -> String {
-        let open = self.recorder.state().open_processes();
-        let names: Vec<String> = open.into_iter().map(process::name).collect();
+        let state = self.recorder.state();
+        let open = state.processes().filter(|(_, process)| process.is_open() && process.server.is_none());
+        let names: Vec<String> = open.map(|(act, _)| process::name(act)).collect();
         let running =
             if names.is_empty() { "none runs".to_owned() } else { format!("running: {}", names.join(", ")) };
         format!("There is no background command {}; {running}.", process::name(wanted))
@@ -282,7 +285,7 @@ impl Driver<'_> {
     }
 
     /// Waits for the end of a command that is about to end. What it still dials is answered: it cannot end before.
-    async fn await_end(&mut self, process: ActId) -> Result<ExitRecord, RunError> {
+    pub(super) async fn await_end(&mut self, process: ActId) -> Result<ExitRecord, RunError> {
         let Some(live) = self.background.get(&process) else {
             return Err(RunError::Internal(format!("{} does not run here", process::name(process))));
         };
@@ -340,11 +343,14 @@ impl Driver<'_> {
         Ok(())
     }
 
-    async fn process_ended(&mut self, process: ActId, record: ExitRecord) -> Result<(), RunError> {
+    pub(super) async fn process_ended(&mut self, process: ActId, record: ExitRecord) -> Result<(), RunError> {
         let (net, published) = match self.background.remove(&process) {
             Some(Live { egress, published, .. }) => (egress.map(|egress| egress.report()), published),
             None => (None, None),
         };
+        // Nobody speaks with a server that is gone.
+        let server = self.recorder.state().process(process).and_then(|process| process.server.clone());
+        server.and_then(|server| self.servers.connections.remove(&server));
         let net = net.unwrap_or_default();
         let published = published.map(|published| published.report());
         let found = self.look_after(None).await?;

@@ -4,13 +4,16 @@
 //! Here: decisions, approvals, reads, and the ends of acts. `write.rs` and `command.rs` carry out the two kinds of effect.
 
 mod background;
+mod call;
 mod command;
 mod network;
+mod server;
 mod staged;
 mod write;
 
 pub(crate) use background::Processes;
 pub(crate) use network::{Dials, dials, serve_dial};
+pub(crate) use server::Servers;
 
 use std::time::Instant;
 
@@ -88,7 +91,7 @@ impl Driver<'_> {
             let text = "You were asked for a summary: nothing else is done before it. This call was not run.";
             return self.invalid(at, InvalidCall::InsteadOfSummary, text);
         }
-        let read = self.runtime.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
+        let read = self.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
             let touches = self.in_context(&[], |ctx| tool.touches(&args, ctx))?;
             Ok((tool, args, touches))
         });
@@ -247,6 +250,9 @@ impl Driver<'_> {
     /// Carries out an act that may be carried out.
     pub(crate) async fn perform(&mut self, act: ActId) -> Result<(), RunError> {
         let open = self.open_act(act)?;
+        if let Some(server) = self.recorder.state().starts_server(&open).cloned() {
+            return self.perform_server(act, &server).await;
+        }
         if open.call.is_none() {
             return self.perform_gate(act).await;
         }
@@ -269,6 +275,9 @@ impl Driver<'_> {
             Effect::Command(request) => self.run_command(act, request).await,
             Effect::Start { request, publish } => self.start_background(act, request, publish).await,
             Effect::Poll { process, wait } => self.poll(act, process, wait).await,
+            Effect::Call { server, tool, args } => {
+                self.call_tool(act, call::Wanted { server, tool, args }, begun).await
+            }
             Effect::Kill { process } => self.kill(act, process).await,
         }
     }
@@ -286,7 +295,7 @@ impl Driver<'_> {
         let call = open.call.and_then(|call| answer.calls.get(call.index as usize));
         let call = call.ok_or_else(|| RunError::Internal("the act's call is gone".to_owned()))?;
         let prepared =
-            self.runtime.tools.decode(&call.name, &call.arguments).map_err(|bad| bad.to_string()).and_then(
+            self.tools.decode(&call.name, &call.arguments).map_err(|bad| bad.to_string()).and_then(
                 |(tool, args)| {
                     self.in_context(&open.touches, |ctx| {
                         let touches = tool.touches(&args, ctx).map_err(|bad| bad.to_string())?;
@@ -402,6 +411,7 @@ impl Driver<'_> {
             Some(Intent::Command { .. }) if open.settled.is_some() => {
                 self.end_settled(act, open.settled).await
             }
+            Some(Intent::Call { .. }) => self.recover_call(act, &open).await,
             Some(Intent::Background { .. }) => self.recover_background(act).await,
             Some(Intent::Write { changes }) => self.recover_write(act, &changes).await,
             Some(Intent::Command { argv, .. }) => match &open.staged {

@@ -110,6 +110,9 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         host: HostEnvironment::default(),
         images: provost_sandbox::image::ImageStore::new(place.join("images")),
         engines: std::collections::BTreeMap::new(),
+        client: Arc::new(provost_tools::mcp::Mcp),
+        variables: Arc::new(|_| None),
+        drift: provost_agent::Drift::Refused,
         spool: place.join("spool"),
         clock: provost_agent::system_clock(),
     }

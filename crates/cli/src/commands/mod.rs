@@ -27,6 +27,7 @@ mod rewind;
 mod routing;
 mod run;
 mod selftest;
+mod servers;
 mod setup;
 mod status;
 mod store;

@@ -98,7 +98,16 @@ fn beside_the_rules(
              names the address itself"
                 .to_owned(),
         ),
+        [Touch::Call { tool }] => lines.push(if tool.contains('.') {
+            "this is a tool of a server that you declare (`mcp.toml`, `--mcp`); what its server says of it decides nothing"
+                .to_owned()
+        } else {
+            "no tool is called so: rules name them `server.tool`".to_owned()
+        }),
         _ => {}
+    }
+    if matches!(touches, [Touch::Call { .. }]) {
+        return lines;
     }
     if let Some(probe) = probe.filter(|_| decision.effect != Effect::Deny) {
         if policy.containment == Containment::LimitsOnly {

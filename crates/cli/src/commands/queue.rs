@@ -24,6 +24,7 @@ use super::model_choice::{ModelChoice, choose_model};
 use super::price::price;
 use super::routing::{Models, routing};
 use super::run::{committed, contract, order};
+use super::servers::servers;
 use super::setup::{Place, interrupt, keep_outside, runtime};
 use crate::args::{Enqueue, Wire, Worker};
 use crate::failure::{AtPath, Failure};
@@ -34,6 +35,7 @@ pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure>
     let (routing, mut others) = routing(&args.order.routing)?;
     let contract = contract(world, &args.order)?.routing(routing);
     let mut order = order(&args.order, contract)?;
+    order.contract.servers = servers(world, &args.order.servers, &order.workspace)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let mut model = choose_model(&args.order.model)?;
     price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;

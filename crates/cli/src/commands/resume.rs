@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use provost::agent::{Answer, Says, source_of};
+use provost::agent::{Answer, Drift, Says, source_of};
 use provost::core::event::{Settlement, Verdict};
 use provost::core::id::ActId;
 use provost::journal::Store;
@@ -84,6 +84,7 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     let models = Models::of_run(model, routing)?;
     let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
     runtime.pace = args.pace.pace.unwrap_or_default();
+    runtime.drift = if args.accept_drift { Drift::Accepted } else { Drift::Refused };
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await
 }

@@ -14,6 +14,7 @@ use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
 use super::price::{price, window};
 use super::routing::{Models, routing};
+use super::servers::servers;
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, policy_of_workspace, runtime};
 use crate::args::{OrderArgs, Run};
 use crate::failure::{AtPath, Failure};
@@ -24,6 +25,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let (routing, mut others) = routing(&args.order.routing)?;
     let contract = contract(world, &args.order)?.routing(routing);
     let mut order = order(&args.order, contract)?;
+    order.contract.servers = servers(world, &args.order.servers, &order.workspace)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
     let mut model = choose_model(&args.order.model)?;
     if let Some(file) = &args.cassette.record {

@@ -1,5 +1,6 @@
 //! What several commands set up: store, provider, policy, runtime, signals.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -224,6 +225,8 @@ pub(crate) fn runtime(
     runtime.host = host(world);
     runtime.images = images(world)?;
     runtime.engines = world.variables().clone();
+    let variables = world.variables().clone();
+    runtime.variables = Arc::new(move |name| variables.get(OsStr::new(name))?.to_str().map(str::to_owned));
     Ok(runtime)
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use provost::agent::{Observer, Words};
-use provost::core::act::{ActEnd, Change};
+use provost::core::act::{ActEnd, Change, show_argv};
 use provost::core::changes::Changes;
 use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
 use provost::core::event::{
     ActDecided, ActFinished, Body, Event, FoldedBy, GateVerdict, ModelFact, ModelFailed, RunCreated,
-    Settlement, SubmitVia, Verdict,
+    ServerListed, Settlement, SubmitVia, Verdict,
 };
 use provost::core::id::ActId;
 use provost::core::path::RelPath;
@@ -18,6 +18,7 @@ use provost::core::policy::{Effect, LOOKED_UP};
 use provost::core::process;
 use provost::core::prompt::{Break, MissWhy};
 use provost::core::route::RouteId;
+use provost::core::server::started_by;
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 
@@ -38,6 +39,8 @@ pub(crate) struct Console {
     live: Live,
     acts: Mutex<BTreeMap<ActId, ActDecided>>,
     changes: Mutex<Changes>,
+    /// Servers of tools, by the acts that started them.
+    servers: Mutex<BTreeMap<ActId, String>>,
     /// The tree that a run on this workspace begins with if nothing in it is uncommitted.
     committed: Mutex<Option<String>>,
     /// Where the model is asked, and for which.
@@ -87,6 +90,7 @@ impl Console {
             live,
             acts: Mutex::default(),
             changes: Mutex::default(),
+            servers: Mutex::default(),
             committed: Mutex::default(),
             model: Mutex::default(),
             models: Mutex::default(),
@@ -117,6 +121,7 @@ impl Console {
                 Body::ActFinished(finished) => {
                     acts.remove(&finished.act);
                 }
+                Body::ServerListed(listed) => self.serves(listed),
                 Body::DriverAttached(attached) => {
                     *self.drivers.lock().unwrap_or_else(PoisonError::into_inner) =
                         Some(attached.containment.clone());
@@ -269,9 +274,30 @@ impl Console {
             Body::ProcessEnded(ended) => {
                 let how =
                     ended.command.as_ref().map_or("gone with its driver".to_owned(), |it| exit(it.exit));
-                let name = process::name(ended.act);
+                let name = self.name_of(ended.act);
                 self.line(&format!("{MARGIN}{name} ended: {how}{}", what_changed(&ended.changes)));
                 self.undone(&ended.reverted);
+            }
+            Body::ServerListed(listed) => {
+                self.serves(listed);
+                let server = visible(&listed.server, Lines::Escape);
+                let tools = counted(listed.tools.len() as u64, "tool");
+                self.line(&format!("{MARGIN}server {server} offers {tools}"));
+                if !listed.changed.is_empty() {
+                    let names = listed.changed.iter().map(|name| visible(name, Lines::Escape));
+                    self.line(&format!(
+                        "{MARGIN}of {server} these are not what they were when the run began, and are not called: {}. \
+                         `provost resume --accept-drift` takes them as they are",
+                        names.collect::<Vec<_>>().join(", ")
+                    ));
+                }
+            }
+            Body::ServerAccepted(accepted) => {
+                let server = visible(&accepted.server, Lines::Escape);
+                self.line(&format!(
+                    "{MARGIN}the tools of server {server} are taken as they are now, by {}",
+                    visible(&accepted.by, Lines::Escape)
+                ));
             }
             Body::WorkspaceDrifted(drifted) => {
                 let files = counted(drifted.changes.len() as u64, "file");
@@ -338,6 +364,9 @@ impl Console {
             self.line(&format!("  {line}"));
         }
         self.line(&format!("  policy {}", policy(&created.policy)));
+        for server in &created.servers {
+            self.line(&format!("  server {}: {}", shown(&server.name), shown(&show_argv(&server.argv))));
+        }
         if created.policy.workspace.is_staged() {
             self.line(
                 "  changes of commands are staged: they come into the workspace when the command has ended",
@@ -413,6 +442,13 @@ impl Console {
         line.push_str(&format!("  {end}"));
         line.push_str(&what_changed(changes));
         self.line(&line);
+        if started_by(&decided.tool).is_some() && finished.end == ActEnd::Done {
+            // Which tools are left out, and why.
+            let said = words.get(&finished.result).unwrap_or_default();
+            for line in String::from_utf8_lossy(&said).lines().skip(1) {
+                self.line(&format!("{MARGIN}  {}", visible(line, Lines::Escape)));
+            }
+        }
         if finished.end == ActEnd::Refused {
             self.line(&format!("{MARGIN}  {}", visible(&decided.decision.to_string(), Lines::Escape)));
         } else if finished.end == ActEnd::Failed && finished.command.is_none() {
@@ -443,6 +479,19 @@ impl Console {
                 self.line(&format!("{} {title:<TITLE$} {}", place_of(decided), standing(*id, act, state)));
             }
         }
+    }
+
+    fn serves(&self, listed: &ServerListed) {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers.insert(listed.act, listed.server.clone());
+    }
+
+    /// A background command by the name that the model has for it, or as the server that it is.
+    fn name_of(&self, act: ActId) -> String {
+        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        servers
+            .get(&act)
+            .map_or_else(|| process::name(act), |server| format!("server {}", visible(server, Lines::Escape)))
     }
 
     fn changes_by(&self, event: &Event) -> Vec<Change> {

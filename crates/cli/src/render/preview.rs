@@ -36,6 +36,11 @@ impl Preview {
         if let Some(Touch::Exec { program, .. } | Touch::Shell { program, .. }) = touches.first() {
             out.push(format!("  {}", place(&value, program.as_deref())));
         }
+        if let [Touch::Call { .. }] = touches {
+            // All that a server is told.
+            let told = serde_json::to_string_pretty(&value).unwrap_or_default();
+            out.extend(shortened(&told.lines().map(str::to_owned).collect::<Vec<_>>()));
+        }
         let runs = matches!(touches.first(), Some(Touch::Exec { .. } | Touch::Shell { .. }));
         if !runs && touches.iter().any(|touch| matches!(touch, Touch::Write { .. })) {
             let body = match self.change(tool, args) {
@@ -45,11 +50,7 @@ impl Preview {
                     asked_for(&value)
                 }
             };
-            let total = body.len();
-            out.extend(body.iter().take(MOST_LINES).map(|text| format!("    {}", line(text))));
-            if total > MOST_LINES {
-                out.push(format!("    [… {} more]", counted((total - MOST_LINES) as u64, "line")));
-            }
+            out.extend(shortened(&body));
         }
         out
     }
@@ -74,9 +75,20 @@ impl Preview {
             | Effect::Start { .. }
             | Effect::Poll { .. }
             | Effect::Kill { .. }
+            | Effect::Call { .. }
             | Effect::Submit { .. } => Ok(Vec::new()),
         }
     }
+}
+
+/// The first of these lines, and how many more there are.
+fn shortened(body: &[String]) -> Vec<String> {
+    let mut out: Vec<String> =
+        body.iter().take(MOST_LINES).map(|text| format!("    {}", line(text))).collect();
+    if body.len() > MOST_LINES {
+        out.push(format!("    [… {} more]", counted((body.len() - MOST_LINES) as u64, "line")));
+    }
+    out
 }
 
 /// Where a command would run, and which program that is.

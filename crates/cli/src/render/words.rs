@@ -82,6 +82,8 @@ pub(crate) fn act_title(tool: &str, touches: &[Touch]) -> String {
         }
         Touch::Exec { argv, .. } => show_argv(argv),
         Touch::Read { path } | Touch::Write { path } => visible(path.as_str(), Lines::Escape),
+        // The tool's own name says the same.
+        Touch::Call { .. } => String::new(),
         other => other.to_string(),
     });
     format!("{tool} {what}").trim_end().to_owned()

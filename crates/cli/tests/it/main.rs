@@ -27,6 +27,7 @@ mod kill;
 mod leak;
 mod lost_answer;
 mod main_job;
+mod mcp;
 mod models;
 mod money;
 mod network;

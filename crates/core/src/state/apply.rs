@@ -22,6 +22,7 @@ use crate::policy::Effect;
 use crate::price::MOST_TIERS;
 use crate::rate_limits::MOST_WINDOWS;
 use crate::route::{RouteId, Routing};
+use crate::server::{self, started_by};
 use crate::transcript::Stop;
 
 /// Whether a driver had the run when something happened.
@@ -190,6 +191,8 @@ impl RunState {
             Body::ActFinished(body) => self.act_finished(body),
             Body::ProcessChanged(body) => self.process_changed(body),
             Body::ProcessEnded(body) => self.process_ended(body),
+            Body::ServerListed(body) => self.server_listed(body),
+            Body::ServerAccepted(body) => self.server_accepted(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
             Body::ContextFolded(body) => self.context_folded(body),
@@ -212,6 +215,11 @@ impl RunState {
             "it is another run than the one that was queued",
         )?;
         let routing = body.routing.as_deref();
+        server::check(&body.servers)?;
+        must(
+            body.servers.is_empty() || !body.policy.workspace.is_staged(),
+            "the contract has changes staged, and nobody sees those of a server",
+        )?;
         routing.map_or(Ok(()), Routing::check)?;
         let priced = |routing: &Routing| routing.others.iter().all(|route| route.price.is_some());
         must(
@@ -247,6 +255,7 @@ impl RunState {
         self.rewinding = false;
         // What the driver before it ran is gone with it.
         self.running.clear();
+        self.servers_left();
         self.generation = body.generation;
         self.rung = body.containment.rung;
         self.containment = Some(body.containment.clone());
@@ -430,7 +439,8 @@ impl RunState {
     fn act_decided(&mut self, body: &ActDecided) -> Checked {
         must(body.act.0 == self.counts.acts, "its act is not the next one")?;
         let repeatable =
-            body.touches.iter().all(|touch| matches!(touch, Touch::Read { .. } | Touch::Write { .. }));
+            body.touches.iter().all(|touch| matches!(touch, Touch::Read { .. } | Touch::Write { .. }))
+                || self.only_reads(&body.touches);
         must(
             repeatable || body.recovery != Recovery::Replayable,
             "only reads and writes can be settled by looking; it is declared replayable and does more",
@@ -449,7 +459,10 @@ impl RunState {
                 self.must_be_pending(call)?;
                 self.set_call(call, CallState::Open);
             }
-            None => self.check_gate_act(body)?,
+            None => match started_by(&body.tool) {
+                Some(server) => self.check_server_act(server, body)?,
+                None => self.check_gate_act(body)?,
+            },
         }
         self.counts.acts += 1;
         self.open.insert(
@@ -471,7 +484,7 @@ impl RunState {
         Ok(())
     }
 
-    /// The only act that no call asks for is the contract's own gate.
+    /// The only act that no call asks for, but for the starts of servers, is the contract's own gate.
     fn check_gate_act(&self, body: &ActDecided) -> Checked {
         let gate = self.created.as_ref().and_then(|created| created.gate.as_ref());
         let is_gate = match (gate, body.touches.as_slice()) {
@@ -500,7 +513,9 @@ impl RunState {
         must(act.covers(&body.intent), "it sets out to do what was not put before the policy")?;
         self.check_limits(act, &body.intent)?;
         self.check_process_start(act, &body.intent)?;
-        if act.call.is_none() {
+        self.check_server_start(act, &body.intent)?;
+        self.check_call_start(&body.intent)?;
+        if act.call.is_none() && self.starts_server(act).is_none() {
             self.gate.disturbed = false;
         }
         open_mut(&mut self.open, body.act)?.started = Some(body.intent.clone());
@@ -575,6 +590,7 @@ impl RunState {
                     self.failed_like(&act.tool, act.args);
                 }
             }
+            None if self.starts_server(&act).is_some() => self.server_start_ended(&act, body),
             None => {
                 self.gate.run = Some(GateRun {
                     act: body.act,

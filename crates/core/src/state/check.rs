@@ -215,6 +215,10 @@ impl OpenAct {
                 body.end == ActEnd::Done || (body.changes.is_empty() && body.reverted.is_empty()),
                 "it changed files and its command never ran",
             ),
+            (Intent::Call { .. }, command) => must(
+                command.is_none() && body.changes.is_empty() && body.reverted.is_empty(),
+                "it called a tool, and says of itself what only a command does",
+            ),
             (Intent::Command { .. }, None) => {
                 must(body.end != ActEnd::Done, "it ran a command and does not say how that ended")
             }
@@ -248,6 +252,7 @@ impl OpenAct {
                     && changes.iter().all(|change| self.writes(&change.path))
             }
             Intent::Command { argv, .. } | Intent::Background { argv, .. } => command == Some(argv),
+            Intent::Call { server, tool } => self.calls(server, tool),
         }
     }
 }

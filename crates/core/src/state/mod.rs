@@ -14,6 +14,7 @@ mod next;
 mod process;
 mod rewind;
 mod route;
+mod server;
 mod staged;
 mod violation;
 
@@ -178,6 +179,7 @@ pub struct RunState {
     processes: BTreeMap<ActId, Process>,
     /// The open act of which a driver could not tell whether it happened.
     indeterminate: Option<ActId>,
+    servers: server::Servers,
     net: BTreeMap<RelPath, Change>,
     /// Bytes of the files that differ from the start.
     changed_bytes: u64,
@@ -237,6 +239,7 @@ impl RunState {
             running: BTreeMap::new(),
             processes: BTreeMap::new(),
             indeterminate: None,
+            servers: server::Servers::default(),
             net: BTreeMap::new(),
             changed_bytes: 0,
             files: BTreeMap::new(),

@@ -35,6 +35,8 @@ pub enum Next {
     Refuse(ActId),
     /// Settle an act that started and has no end: its driver died.
     Recover(ActId),
+    /// Start the contract's server of that name.
+    StartServer(String),
     /// End a background command, or account for one that is gone with its driver.
     EndProcess(ActId),
     /// Record the submission.
@@ -92,15 +94,18 @@ impl RunState {
                 None => Next::Finish(Outcome::Stopped { why: StopWhy::Cancelled }),
             };
         }
-        if let Some((id, act)) = self.open.first_key_value() {
+        let first = || self.open.first_key_value().map(|(id, act)| (*id, act));
+        if let Some((id, act)) = self.open_start().or_else(first) {
             return if act.started.is_some() {
-                Next::Recover(*id)
+                Next::Recover(id)
             } else if act.is_refused() {
-                Next::Refuse(*id)
-            } else if act.may_start() {
-                Next::Perform(*id)
+                Next::Refuse(id)
+            } else if !act.may_start() {
+                Next::Approve(id)
+            } else if let Some(server) = self.server_needed(act) {
+                Next::StartServer(server)
             } else {
-                Next::Approve(*id)
+                Next::Perform(id)
             };
         }
         if let Some(call) = self.pending_call() {
@@ -135,6 +140,9 @@ impl RunState {
         }
         if self.untold_processes().next().is_some() {
             return Next::Note(NoteWhy::ProcessEnded);
+        }
+        if let Some(server) = self.server_unlisted() {
+            return Next::StartServer(server);
         }
         let Some(route) = self.route() else {
             return Next::Leave;

@@ -16,6 +16,8 @@ pub struct Process {
     pub argv: Vec<String>,
     /// Its port that the host's loopback leads to.
     pub publish: Option<u16>,
+    /// The contract's server that it is, where it is one. It has no words for the model.
+    pub server: Option<String>,
     /// How many bytes of its output the model has been shown, or was told that they are left out.
     pub shown: u64,
     /// How it ended, if it did.
@@ -78,10 +80,15 @@ impl RunState {
         let Intent::Background { publish, .. } = intent else {
             return Ok(());
         };
-        must(act.call.is_some(), "no call asks for it to go on in the background")?;
+        let server = self.starts_server(act);
+        must(act.call.is_some() || server.is_some(), "no call asks for it to go on in the background")?;
         let staged = self.created.as_ref().is_some_and(|created| created.policy.workspace.is_staged());
         must(!staged, "the contract has changes staged, and nobody sees those of a background command")?;
-        let open = self.processes.values().filter(|process| process.is_open()).count();
+        if server.is_some() {
+            return must(publish.is_none(), "a server has no port that the host's leads to");
+        }
+        let open =
+            self.processes.values().filter(|process| process.is_open() && process.server.is_none()).count();
         if let Some(port) = publish {
             let granted = self.created.as_ref().is_some_and(|created| created.policy.publish.contains(port));
             must(granted, "the policy does not let that port be published")?;
@@ -95,15 +102,18 @@ impl RunState {
 
     pub(super) fn process_started(&mut self, body: &ActStarted) {
         if let Intent::Background { argv, publish, .. } = &body.intent {
+            let server = self.open.get(&body.act).and_then(|act| self.starts_server(act));
+            let server = server.map(|server| server.name.clone());
             let process = Process {
                 argv: argv.clone(),
                 publish: *publish,
+                known: server.is_some(),
+                server,
                 shown: 0,
                 end: None,
                 generation: self.generation,
                 rung: self.rung,
                 came_about: false,
-                known: false,
             };
             self.processes.insert(body.act, process);
         }
@@ -124,6 +134,7 @@ impl RunState {
         let Some(process) = process else {
             return Err("it shows the output of a background command that was never started".to_owned());
         };
+        must(process.server.is_none(), "it shows the output of a server")?;
         must(told.from == process.shown, "it does not go on where the command's output was last shown")?;
         must(told.from <= told.to, "it shows output that was shown before")?;
         match &process.end {
@@ -198,6 +209,7 @@ impl RunState {
         self.check_caps(body.command.as_ref())?;
         self.check_traffic(body.act, body.command.as_ref())?;
         // From here on nothing is refused.
+        self.server_ended(body, lost);
         self.running.remove(&body.act);
         self.changed(&body.changes);
         self.count_command(body.command.as_ref());

@@ -10,6 +10,7 @@ mod images;
 mod net;
 mod processes;
 mod routes;
+mod servers;
 mod staged;
 
 use std::collections::BTreeMap;
@@ -191,6 +192,17 @@ fn is_missed(events: &[Event], at: usize) -> bool {
             _ => false,
         }),
         Body::ProcessChanged(_) => false,
+        // Until it is said what a server offers, nothing of it is called.
+        Body::ServerListed(body) => {
+            let next = after.iter().find_map(|event| match &event.body {
+                Body::ActStarted(other) if matches!(other.intent, Intent::Call { .. }) => Some(true),
+                Body::ServerListed(_) => Some(false),
+                Body::ProcessEnded(other) if other.act == body.act => Some(false),
+                _ => None,
+            });
+            next == Some(true)
+        }
+        Body::ServerAccepted(_) => false,
         // Missed where traffic names the host, which the worlds have none of.
         Body::NetDecided(_) => false,
         // Without it a prompt is only longer.
@@ -211,9 +223,8 @@ fn is_bound(first: &Body, second: &Body) -> bool {
         && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
     // A background command dials before the act that starts it is over, and after.
     let dials_on = match (first, second) {
-        (Body::NetDecided(_), Body::ActFinished(body)) => {
-            body.told.is_some_and(|told| told.process == body.act)
-        }
+        // Any other command that is done says how it exited.
+        (Body::NetDecided(_), Body::ActFinished(body)) => body.end == ActEnd::Done && body.command.is_none(),
         _ => false,
     };
     let same_act = same_act && !dials_on;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use provost_core::act::{ActEnd, Touch};
+use provost_core::act::{ActEnd, Intent, Touch};
 use provost_core::budget::Bound;
 use provost_core::event::{Body, Event, GateVerdict, Settlement, Verdict};
 use provost_core::id::{ActId, RunId};
@@ -275,6 +275,12 @@ fn the_worlds_reach_every_kind_of_event_and_every_outcome() {
                 }
                 Body::GateJudged(body) => *seen.entry(format!("{:?}", body.verdict)).or_default() += 1,
                 Body::Note(body) => *seen.entry(format!("{:?}", body.why)).or_default() += 1,
+                Body::ServerListed(body) if !body.changed.is_empty() => {
+                    *seen.entry("a server that changed".to_owned()).or_default() += 1;
+                }
+                Body::ActStarted(body) if matches!(body.intent, Intent::Call { .. }) => {
+                    *seen.entry("a call".to_owned()).or_default() += 1;
+                }
                 _ => {}
             }
         }
@@ -297,6 +303,8 @@ fn the_worlds_reach_every_kind_of_event_and_every_outcome() {
         "GateFailed",
         "Repeating",
         "ProcessEnded",
+        "a server that changed",
+        "a call",
     ]);
     for what in wanted {
         assert!(seen.contains_key(what), "no world reached `{what}`: {seen:#?}");

@@ -5,6 +5,8 @@
 //! out the world does the simplest thing, which leads to the end of the run; a shorter list is thus a simpler world,
 //! and proptest shrinks it. Nothing here looks into the state beyond its public surface.
 
+mod servers;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -120,6 +122,7 @@ static POLICIES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
             .and_then(|layer| layer.rule(Effect::Ask, "write asked/"))
             .and_then(|layer| layer.rule(Effect::Ask, "read asked/"))
             .and_then(|layer| layer.rule(Effect::Allow, "exec make*"))
+            .and_then(|layer| layer.rule(Effect::Allow, "call post.mail"))
             .unwrap()
     };
     let mut contained = Policy::preset(Preset::Workspace).with(rules());
@@ -163,12 +166,14 @@ fn contract(choices: &mut Choices) -> RunCreated {
     price.tiers.extend((choices.pick(2) == 0).then_some(Tier { above: 30, rates: dear }));
     let gate =
         Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32, with: Vec::new() };
+    let policy = policy(choices);
     RunCreated {
+        servers: servers::servers(choices, &policy),
         provost: "0.0.0".to_owned(),
         goal: digest(1),
         system: digest(2),
         tools: digest(3),
-        policy: policy(choices),
+        policy,
         budget,
         price: (budget.cost_micros.is_some() || choices.pick(2) == 0).then_some(price),
         gate: (!choices.once_in(3)).then_some(gate),
@@ -219,6 +224,7 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
         limits: created.limits,
         model: created.model,
         routing: created.routing,
+        servers: created.servers,
         key_env: Some("KEY".to_owned()),
         root: created.root,
         repository: created.repository,
@@ -232,6 +238,7 @@ fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
     created.budget = queued.budget;
     created.price = queued.price.clone();
     created.routing = queued.routing;
+    created.servers = queued.servers;
     created.gate = queued.gate;
 }
 
@@ -378,6 +385,9 @@ impl World {
             self.trouble();
             return true;
         }
+        if next != Next::Attach && (self.server_speaks() || self.accept()) {
+            return true;
+        }
         let settled = matches!(next, Next::Ask { .. } | Next::Call(_));
         if settled && !self.state.open_processes().is_empty() && self.choices.once_in(6) {
             self.in_the_background();
@@ -386,6 +396,7 @@ impl World {
         match next {
             Next::Over(_) => return false,
             Next::EndProcess(act) => self.end_process(act),
+            Next::StartServer(name) => self.start_server(&name),
             Next::Create | Next::Dropped => unreachable!("a world begins with its run"),
             Next::Attach => self.attach(),
             Next::Ask { step, invocation, route } => self.ask(step, invocation, route),
@@ -682,6 +693,7 @@ impl World {
             6 => ("exec", vec![exec("rm -rf a")], Recovery::Supervised),
             7 => ("exec", vec![exec("git push")], Recovery::Supervised),
             12 => ("shell_poll", vec![], Recovery::Replayable),
+            7..=11 | 13 if !self.created().servers.is_empty() => servers::call(&mut self.choices),
             8 => ("mcp", vec![Touch::Call { tool: "mail".to_owned() }], Recovery::Indeterminate),
             _ => ("exec", vec![exec("make all")], Recovery::Supervised),
         };
@@ -725,7 +737,10 @@ impl World {
             Next::Recover(id) if self.state.cancelled().is_some() => vec![id],
             _ => self.state.open_acts().keys().copied().collect(),
         };
-        let id = self.choices.of(&open);
+        // Nobody calls a server that is about to start.
+        let start = self.state.open_acts().iter().find(|(_, act)| self.state.starts_server(act).is_some());
+        let start = start.map(|(id, _)| *id).filter(|id| open.contains(id));
+        let id = start.unwrap_or_else(|| self.choices.of(&open));
         let act = self.state.open_acts()[&id].clone();
         if let Some(intent) = &act.started {
             self.settle(id, &act, intent);
@@ -771,10 +786,12 @@ impl World {
             match touch {
                 Touch::Read { .. } => {}
                 Touch::Write { path } => writes.push(path.clone()),
+                Touch::Call { .. } => return self.perform_call(id, act),
                 Touch::Exec { argv, .. } if index == 0 => {
                     let (argv, cwd) = (argv.clone(), RelPath::root());
                     let staged = self.created().policy.workspace.is_staged();
-                    let intent = if act.call.is_some() && !staged && self.choices.once_in(3) {
+                    let server = self.state.starts_server(act).is_some();
+                    let intent = if server || (act.call.is_some() && !staged && self.choices.once_in(3)) {
                         Intent::Background { argv, cwd, limit_ms: None, publish: None }
                     } else {
                         Intent::Command { argv, cwd, limit_ms: 1000 }
@@ -814,6 +831,9 @@ impl World {
                 return self.end(id, ActEnd::Failed, Vec::new(), Vec::new(), None);
             }
             return self.wrote(id, changes);
+        }
+        if let Intent::Call { .. } = intent {
+            return self.settle_call(id, act);
         }
         if let Intent::Background { .. } = intent {
             let end = if self.choices.once_in(6) { ActEnd::Interrupted } else { ActEnd::Done };
@@ -963,9 +983,15 @@ impl World {
         };
         let open = &self.state.open_acts()[&act];
         let (rung, is_poll) = (open.rung, open.tool == "shell_poll");
-        let begins = matches!(open.started, Some(Intent::Background { .. }));
+        let server = self.state.starts_server(open).is_some();
+        let begins = matches!(open.started, Some(Intent::Background { .. })) && !server;
         self.started_as.insert(act, rung);
-        let processes: Vec<_> = self.state.processes().map(|(act, process)| (act, process.clone())).collect();
+        let processes: Vec<_> = self
+            .state
+            .processes()
+            .filter(|(_, process)| process.server.is_none())
+            .map(|(act, process)| (act, process.clone()))
+            .collect();
         let told = match (end, begins, is_poll) {
             (ActEnd::Done, true, _) => Some(Told { process: act, from: 0, to: 3 }),
             (ActEnd::Done, false, true) if !processes.is_empty() => {

@@ -192,6 +192,7 @@ impl Run {
             limits: Limits::default(),
             model: ModelFact::new("openai-chat", "scripted", "http://127.0.0.1:1/v1"),
             routing: None,
+            servers: Vec::new(),
             source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
             root: "/srv/space".into(),

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::process::Signal;
 
-use super::ready::{self, PrivateTmp};
+use super::ready::{self, Ordered, PrivateTmp};
 use super::rules::Rules;
 use crate::bytes::Bytes;
 use crate::plan::{Order, Plan};
@@ -20,14 +20,17 @@ use crate::wire::{self, Report};
 pub(super) struct Ends {
     pub(super) setup: OwnedFd,
     pub(super) output: OwnedFd,
+    /// Becomes standard input and output, where there is one. Errors go to `output` all the same.
+    pub(super) channel: Option<OwnedFd>,
 }
 
 /// Where there are no namespaces: makes this process ready, waits for the order, and goes on as [`run`].
-pub(super) fn run_ordered(plan: &Plan, private: Option<&PrivateTmp>, ends: &Ends) -> ! {
+pub(super) fn run_ordered(plan: &Plan, private: Option<&PrivateTmp>, ends: &mut Ends) -> ! {
     let ordered = become_command(plan, ends)
         .and_then(|ahead| Ok(ready::await_order(&ends.setup)?.map(|order| (ahead, order))));
     match ordered {
-        Ok(Some((ahead, mut order))) => {
+        Ok(Some((ahead, Ordered { mut order, channel }))) => {
+            ends.channel = channel;
             if let Some(private) = private {
                 private.tell(&mut order);
             }
@@ -119,6 +122,10 @@ fn prepare(plan: &Plan, order: &Order, ends: &Ends, ahead: Ahead<'_>) -> Result<
             rules.restrict()?;
         }
         sys::clear_capabilities().step("capabilities")?;
+    }
+    if let Some(channel) = &ends.channel {
+        sys::dup_onto(channel.as_fd(), 0).step("descriptors")?;
+        sys::dup_onto(channel.as_fd(), 1).step("descriptors")?;
     }
     // With the command's own rights, so that no folder is entered which it could not enter itself.
     rustix::process::chdir(order.cwd.path()).at("chdir", order.cwd.path())?;

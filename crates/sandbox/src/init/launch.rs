@@ -73,8 +73,9 @@ fn is_wanted(driver: &OwnedFd) -> bool {
 
 /// Tells a driver that asks for a supervisor why there is none; otherwise it is gone.
 fn refuse(driver: &OwnedFd, errno: Errno) -> bool {
-    let Ok((packet, mut descriptors)) = wire::receive(driver, RecvFlags::empty()) else { return false };
-    if let Some(control) = descriptors.pop() {
+    let Ok((packet, descriptors)) = wire::receive(driver, RecvFlags::empty()) else { return false };
+    // Behind the order and the record folder.
+    if let Some(control) = descriptors.into_iter().nth(2) {
         wire::report(&control, &Report::Failed(Failure::new("fork", errno.raw_os_error(), "")));
     }
     !packet.is_empty()

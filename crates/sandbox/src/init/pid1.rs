@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::mounts::{self, Built};
+use super::ready::Ordered;
 use super::sample::{self, Sampler};
 use super::{contain, listen, ready, resolver, supervise};
 use crate::plan::Plan;
@@ -38,8 +39,8 @@ pub(super) struct Ends {
 /// Runs process 1. `ids` are the ids outside of the user namespace, kept the same inside where no image is the root. Files
 /// which the command makes belong to the caller either way.
 pub(super) fn run(plan: &Plan, view: &View, ids: (u32, u32), ends: Ends) -> ! {
-    let order = match enter(view, ids).and_then(|()| ready::await_order(&ends.setup)) {
-        Ok(Some(order)) => order,
+    let Ordered { order, channel } = match enter(view, ids).and_then(|()| ready::await_order(&ends.setup)) {
+        Ok(Some(ordered)) => ordered,
         Ok(None) => sys::exit(0),
         Err(failure) => fail(&ends.setup, failure),
     };
@@ -63,11 +64,15 @@ pub(super) fn run(plan: &Plan, view: &View, ids: (u32, u32), ends: Ends) -> ! {
             contain::run(
                 plan,
                 &order,
-                &contain::Ends { setup: ends.setup, output: ends.output },
+                &contain::Ends { setup: ends.setup, output: ends.output, channel },
                 &unprotected,
             )
         }
-        Ok(Side::Parent(main)) => reap(main, plan, ids.0, ends),
+        Ok(Side::Parent(main)) => {
+            // Its end is how either side learns that the other is gone.
+            drop(channel);
+            reap(main, plan, ids.0, ends)
+        }
         Err(errno) => fail(&ends.setup, Failure::new("fork", errno.raw_os_error(), "")),
     }
 }

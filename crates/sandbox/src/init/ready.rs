@@ -105,17 +105,27 @@ impl Child {
         }
     }
 
-    /// Hands the order over.
-    pub(super) fn order(&self, order: &OwnedFd) -> Result<(), Failure> {
-        wire::send(&self.setup, &[wire::ORDER], &[order.as_fd()]).step("plan")
+    /// Hands the order over, and what is to be the command's standard input and output, where that is a channel.
+    pub(super) fn order(&self, order: &OwnedFd, channel: Option<OwnedFd>) -> Result<(), Failure> {
+        let descriptors: Vec<_> = [order].into_iter().chain(&channel).map(AsFd::as_fd).collect();
+        wire::send(&self.setup, &[wire::ORDER], &descriptors).step("plan")
     }
 }
 
+/// An order as it reaches the command's process.
+pub(super) struct Ordered {
+    pub(super) order: Order,
+    /// What is to be standard input and output, where that is a channel.
+    pub(super) channel: Option<OwnedFd>,
+}
+
 /// In a child of the supervisor: waits for the order. `None` when the supervisor is gone or does not want it.
-pub(super) fn await_order(setup: &OwnedFd) -> Result<Option<Order>, Failure> {
+pub(super) fn await_order(setup: &OwnedFd) -> Result<Option<Ordered>, Failure> {
     match wire::receive(setup, RecvFlags::empty()) {
         Ok((packet, descriptors)) if packet == [wire::ORDER] => {
-            descriptors.first().map(parse::<Order>).transpose()
+            let mut descriptors = descriptors.into_iter();
+            let order = descriptors.next().map(|order| parse::<Order>(&order)).transpose()?;
+            Ok(order.map(|order| Ordered { order, channel: descriptors.next() }))
         }
         _ => Ok(None),
     }
@@ -152,8 +162,8 @@ fn start(plan: &Plan, private: Option<&PrivateTmp>, group: Option<&Group>) -> Re
         match fork(0).step("fork")? {
             Side::Child => {
                 let _ = sys::close_others([&setup_end, &output_end]);
-                let ends = contain::Ends { setup: setup_end, output: output_end };
-                contain::run_ordered(plan, private, &ends)
+                let mut ends = contain::Ends { setup: setup_end, output: output_end, channel: None };
+                contain::run_ordered(plan, private, &mut ends)
             }
             Side::Parent(pid) => Ok(Child { pid, setup, status: None, output }),
         }

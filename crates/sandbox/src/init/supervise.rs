@@ -69,6 +69,7 @@ fn supervise(descriptors: Vec<OwnedFd>, launcher: OwnedFd, ready: Result<Ready, 
     else {
         return withdraw(ready);
     };
+    let channel = descriptors.next();
     // Held until this process ends, however it ends: it must outlive the record's rename.
     let file = match take_lock(folder.as_fd()) {
         Ok(file) => file,
@@ -80,7 +81,7 @@ fn supervise(descriptors: Vec<OwnedFd>, launcher: OwnedFd, ready: Result<Ready, 
         }
     };
     let result = ready.and_then(|ready| {
-        let result = run(&control, &order, folder.as_fd(), launcher, &ready);
+        let result = run(&control, (&order, channel), folder.as_fd(), launcher, &ready);
         ready.clear();
         result
     });
@@ -113,7 +114,7 @@ fn supervise(descriptors: Vec<OwnedFd>, launcher: OwnedFd, ready: Result<Ready, 
 
 fn run(
     control: &OwnedFd,
-    order: &OwnedFd,
+    (order, channel): (&OwnedFd, Option<OwnedFd>),
     folder: BorrowedFd<'_>,
     launcher: OwnedFd,
     ready: &Ready,
@@ -122,7 +123,7 @@ fn run(
     // Nobody of the same user reads our memory or takes our descriptors. Not earlier: who is forked before has to write
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
-    let wanted = parse::<Order>(order).and_then(|wanted| child.order(order).map(|()| wanted));
+    let wanted = parse::<Order>(order).and_then(|wanted| child.order(order, channel).map(|()| wanted));
     let order = wanted.inspect_err(|_| child.abandon(plan.rung))?;
     let private = private.as_ref().map(PrivateTmp::path);
     let Readiness { unprotected, layer } = await_ready(control, child, plan.rung, private)?;

@@ -75,6 +75,59 @@ fn output_is_taken_part_by_part_and_the_record_has_the_rest() {
     }
 }
 
+/// What is spoken with has the channel as standard input and output and nothing else of it; errors are its output. Its end
+/// is heard on the channel, and the channel's end by it.
+#[test]
+fn a_command_is_spoken_with_over_a_channel() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::UnixStream;
+    let script = "echo trouble >&2; while read -r line; do echo \"you said $line\"; done; echo bye; ls /proc/self/fd | wc -l >&2";
+    for rung in CONTAINED {
+        let host = Host::new();
+        let (wake, woken) = channel();
+        let wake = Box::new(move || wake.send(()).unwrap_or_default());
+        let command = host.command(&["sh", "-c", script]);
+        let (running, ours) = sandbox(rung, host.profile()).serve(&command, wake).unwrap();
+        let started = Started { running, woken };
+        let mut ours = UnixStream::from(ours);
+        let mut lines = BufReader::new(ours.try_clone().unwrap());
+        for word in ["one", "two"] {
+            writeln!(ours, "{word}").unwrap();
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            assert_eq!(line, format!("you said {word}\n"), "{rung}");
+        }
+        ours.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "bye\n");
+        let ExitRecord { ended, output, survivors, .. } = started.end();
+        assert_eq!((ended, survivors), (Ended::Exited(0), 0), "{rung}");
+        // Three, and the one that `ls` reads the folder with.
+        assert_eq!(String::from_utf8_lossy(&output.head), "trouble\n4\n", "{rung}");
+    }
+}
+
+/// It ends with its tree when it is killed, and the channel says so.
+#[test]
+fn a_command_that_is_spoken_with_is_killed_with_its_tree() {
+    use std::io::Read;
+    for rung in CONTAINED {
+        let host = Host::new();
+        let (wake, woken) = channel();
+        let wake = Box::new(move || wake.send(()).unwrap_or_default());
+        let command = host.command(&["sh", "-c", "setsid sleep 600 & sleep 600"]);
+        let (running, ours) = sandbox(rung, host.profile()).serve(&command, wake).unwrap();
+        let started = Started { running, woken };
+        started.running.kill();
+        let mut said = Vec::new();
+        // Either end of the stream is an end.
+        let _ = std::os::unix::net::UnixStream::from(ours).read_to_end(&mut said);
+        let record = started.end();
+        assert_eq!((record.ended, record.survivors), (Ended::Cancelled, 0), "{rung}");
+    }
+}
+
 #[test]
 fn what_is_dropped_of_a_part_is_counted() {
     let host = Host::new();

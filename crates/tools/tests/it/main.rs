@@ -12,6 +12,7 @@ mod duplicate;
 mod edit;
 mod files;
 mod git_names;
+mod mcp;
 mod patch;
 mod scan;
 mod search;

@@ -7,6 +7,7 @@
 mod commands;
 mod model;
 mod scenario;
+mod servers;
 mod store;
 mod world;
 
@@ -33,6 +34,7 @@ use provost_tools::command::HostEnvironment;
 use commands::SimExecutor;
 use model::SimModel;
 use scenario::{Begins, FILES, Scenario};
+use servers::SimClient;
 use store::SimStore;
 use world::{Files, Keep, World};
 
@@ -103,6 +105,9 @@ impl Sim {
             model: ModelFact { window: scenario.window, ..ModelFact::new("sim", "sim", "") },
             tools: Registry::standard(),
             executor: Arc::new(SimExecutor(world.clone())),
+            client: Arc::new(SimClient(world.clone())),
+            variables: Arc::new(|_| None),
+            drift: provost_agent::Drift::Refused,
             approver: Arc::new(Approver),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
@@ -166,8 +171,21 @@ impl Sim {
         let says = match why {
             Pause::Approval => Says::Verdict(Verdict::Approved),
             Pause::Indeterminate => {
-                let ran = self.world.with(|state| state.ran.iter().any(|ran| ran.act == act));
-                Says::Settled(if ran { Settlement::Happened } else { Settlement::DidNot })
+                let (ran, again) = self.world.with(|state| {
+                    // What did not happen is wanted again by every other person.
+                    let again = state.events.iter().rev().find_map(|event| match &event.body {
+                        Body::ActStarted(body) if body.act == act => {
+                            Some(matches!(body.intent, Intent::Call { .. }) && act.0.is_multiple_of(2))
+                        }
+                        _ => None,
+                    });
+                    (state.ran.iter().any(|ran| ran.act == act), again == Some(true))
+                });
+                Says::Settled(match (ran, again) {
+                    (true, _) => Settlement::Happened,
+                    (false, true) => Settlement::Again,
+                    (false, false) => Settlement::DidNot,
+                })
             }
             other => panic!("nobody paused it for {other:?}"),
         };
@@ -211,6 +229,7 @@ impl Sim {
             let mut started: BTreeMap<ActId, u32> = BTreeMap::new();
             let mut invocations = BTreeSet::new();
             let mut cut_short = false;
+            let mut again: BTreeMap<ActId, u32> = BTreeMap::new();
             for event in &events {
                 match &event.body {
                     Body::ActStarted(body) if !matches!(body.intent, Intent::Write { .. }) => {
@@ -223,11 +242,14 @@ impl Sim {
                             body.invocation
                         );
                     }
+                    Body::ActSettled(body) if body.how == Settlement::Again => {
+                        *again.entry(body.act).or_default() += 1;
+                    }
                     Body::ActFinished(body) => cut_short |= body.end == ActEnd::Interrupted,
                     _ => {}
                 }
             }
-            // I4: no command ran twice, and none that the journal does not know.
+            // I4: no command ran twice and no tool with an effect was called twice, and none that the journal does not know.
             let mut ran: BTreeMap<ActId, u32> = BTreeMap::new();
             for command in &state.ran {
                 *ran.entry(command.act).or_default() += 1;
@@ -235,8 +257,8 @@ impl Sim {
             for (act, times) in &ran {
                 assert_eq!(*times, 1, "act {act} ran twice");
                 assert_eq!(
-                    started.get(act),
-                    Some(&1),
+                    started.get(act).copied(),
+                    Some(1 + again.get(act).copied().unwrap_or_default()),
                     "act {act} ran and was started {:?}",
                     started.get(act)
                 );

@@ -8,6 +8,7 @@ use provost_core::route::{Escalate, Route, RouteId, Routing, Unresolved};
 use provost_model::Answer;
 use serde_json::json;
 
+use super::servers;
 use crate::support::call;
 
 /// Numbers from a seed (splitmix64, public domain).
@@ -75,6 +76,20 @@ impl Scenario {
             poll.id = "call-poll".to_owned();
             script.insert(0, Answer::calls(vec![start]));
             script.insert(2, Answer::calls(vec![poll]));
+        }
+        // Drawn apart, as above. Where changes are staged there can be no server.
+        let mut calls = Draw::new(seed ^ 0x6d63);
+        if !contract.policy.workspace.is_staged() && calls.below(3) == 0 {
+            contract.servers = vec![servers::server()];
+            let rules = Layer::named("calls").rule(Effect::Allow, "call post.*").unwrap();
+            contract.policy = contract.policy.with(rules);
+            for place in 0..=calls.below(2) {
+                let line = ["append posted.txt letter", "fail"][calls.below(2) as usize];
+                let tool = ["post__mail", "post__mail", "post__look"][calls.below(3) as usize];
+                let mut call = call(tool, json!({ "text": line }));
+                call.id = format!("call-post-{place}");
+                script.insert(calls.below(1 + script.len() as u64) as usize, Answer::calls(vec![call]));
+            }
         }
         contract.budget = Budget {
             steps: Some(if draw.below(6) == 0 { 2 } else { 12 }),

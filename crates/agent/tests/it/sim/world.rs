@@ -156,7 +156,9 @@ impl World {
         let changes = match inner.state.events.last().map(|event| &event.body) {
             Some(Body::ActStarted(started)) => match &started.intent {
                 provost_core::act::Intent::Write { changes } => changes,
-                provost_core::act::Intent::Command { .. } | provost_core::act::Intent::Background { .. } => {
+                provost_core::act::Intent::Command { .. }
+                | provost_core::act::Intent::Background { .. }
+                | provost_core::act::Intent::Call { .. } => {
                     return;
                 }
             },
