@@ -184,6 +184,14 @@ impl Driver<'_> {
             .map_err(|error| format!("Port {port} of this host cannot be listened on: {error}."))
     }
 
+    /// The published ports of the commands that run.
+    pub(super) fn published(&self) -> impl Iterator<Item = Publish> {
+        self.background
+            .values()
+            .filter(|live| !live.command.has_ended())
+            .filter_map(|live| live.published.clone())
+    }
+
     /// Tells what a command wrote and how it stands.
     pub(super) async fn poll(&mut self, act: ActId, process: ActId, wait: Duration) -> Result<(), RunError> {
         let begun = std::time::Instant::now();

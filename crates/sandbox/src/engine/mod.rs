@@ -218,6 +218,7 @@ impl Ready {
             keep_tail: command.keep_tail,
             listen: None,
             dialling: 0,
+            reaching: Vec::new(),
             container: Some(container),
         })
     }
