@@ -37,6 +37,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::WorkspaceDrifted(body) => sides(&body.changes),
         Body::WorkspaceRewound(body) => sides(&body.changes),
         Body::Note(body) => vec![body.text],
+        Body::ContextFolded(body) => vec![body.text],
         Body::Submitted(body) => vec![body.summary],
         Body::DriverAttached(_)
         | Body::DriverDetached(_)

@@ -14,6 +14,7 @@ mod error;
 mod executor;
 mod export;
 mod files;
+mod fold;
 mod fork;
 mod fork_content;
 mod fork_files;

@@ -13,6 +13,7 @@ use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
 use crate::digest::{Digest, TreeDigest};
+pub use crate::fold::{ContextFolded, FoldedBy};
 use crate::fork::Forked;
 use crate::id::{ActId, AgentId, RunId, StepId};
 pub use crate::net::NetDecided;
@@ -130,6 +131,9 @@ pub enum Body {
     /// The runtime said something to the model.
     #[serde(rename = "note")]
     Note(Note),
+    /// What was said so far was folded, to make room in the model's window.
+    #[serde(rename = "context.folded")]
+    ContextFolded(ContextFolded),
     /// The agent says that it is done.
     #[serde(rename = "run.submitted")]
     Submitted(Submitted),
@@ -173,6 +177,7 @@ impl Body {
             Self::WorkspaceRewound(_) => "workspace.rewound",
             Self::WorkspaceRestored(_) => "workspace.restored",
             Self::Note(_) => "note",
+            Self::ContextFolded(_) => "context.folded",
             Self::Submitted(_) => "run.submitted",
             Self::GateJudged(_) => "gate.judged",
             Self::RunHeld(_) => "run.held",
@@ -389,6 +394,8 @@ pub enum InvalidCall {
     Outside,
     /// The answer was cut off: its calls may be incomplete.
     CutOff,
+    /// The model was asked for a summary of what was said.
+    InsteadOfSummary,
 }
 
 /// A call could not be read as an act. Nothing was touched.
@@ -565,6 +572,8 @@ pub enum NoteWhy {
     Rewound,
     /// Background commands ended.
     ProcessEnded,
+    /// The model's window is nearly full: it is asked for a summary.
+    ContextFull,
 }
 
 /// The runtime said something to the model.
@@ -656,7 +665,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 28] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -679,6 +688,7 @@ pub const KINDS: [&str; 27] = [
     "workspace.rewound",
     "workspace.restored",
     "note",
+    "context.folded",
     "run.submitted",
     "gate.judged",
     "run.held",

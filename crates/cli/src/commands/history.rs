@@ -134,6 +134,7 @@ pub(super) async fn words_of(place: &Place, run: &RunId, event: &Event) -> Resul
         Body::CallInvalid(body) => Some(body.result),
         Body::ActFinished(body) => Some(body.result),
         Body::Note(body) => Some(body.text),
+        Body::ContextFolded(body) => Some(body.text),
         Body::Submitted(body) => Some(body.summary),
         _ => None,
     };

@@ -192,6 +192,7 @@ impl RunState {
             Body::ProcessEnded(body) => self.process_ended(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
+            Body::ContextFolded(body) => self.context_folded(body),
             Body::Submitted(body) => self.run_submitted(body),
             Body::GateJudged(body) => self.gate_judged(body),
             Body::RunFinished(body) => self.run_finished(body),
@@ -376,8 +377,10 @@ impl RunState {
             calls: vec![CallState::Pending; body.calls as usize],
             text: body.text,
             stop: body.stop,
-            followed_up: false,
+            // A summary is followed up by the fold, and by nothing else.
+            followed_up: self.is_folding(),
         });
+        self.answered_in_fold(body);
         Ok(())
     }
 
@@ -412,6 +415,11 @@ impl RunState {
             self.is_cut_off() == (body.why == InvalidCall::CutOff),
             "a call is cut off exactly when its answer is",
         )?;
+        let instead_of_summary = self.is_folding() && !self.is_cut_off();
+        must(
+            instead_of_summary == (body.why == InvalidCall::InsteadOfSummary),
+            "a call stands in the place of a summary exactly when one was asked for",
+        )?;
         self.must_be_pending(body.call)?;
         self.set_call(body.call, CallState::Settled);
         self.counts.invalid_calls += 1;
@@ -437,6 +445,7 @@ impl RunState {
         match body.call {
             Some(call) => {
                 must(!self.is_cut_off(), "the calls of an answer that was cut off are not acts")?;
+                must(!self.is_folding(), "the model was asked for a summary: its calls are not acts")?;
                 self.must_be_pending(call)?;
                 self.set_call(call, CallState::Open);
             }
@@ -643,6 +652,11 @@ impl RunState {
     }
 
     fn note(&mut self, body: &Note) -> Checked {
+        if body.why == NoteWhy::ContextFull {
+            self.check_full()?;
+            self.told_of_full_context();
+            return Ok(());
+        }
         must(self.next() == Next::Note(body.why), "no such note is due")?;
         if body.why == NoteWhy::Rewound {
             self.told_of_rewind();
@@ -661,7 +675,11 @@ impl RunState {
                 self.gate.verdict = None;
             }
             NoteWhy::Repeating => self.steered = self.repeats,
-            NoteWhy::CutOff | NoteWhy::Empty | NoteWhy::Rewound | NoteWhy::ProcessEnded => {}
+            NoteWhy::CutOff
+            | NoteWhy::Empty
+            | NoteWhy::Rewound
+            | NoteWhy::ProcessEnded
+            | NoteWhy::ContextFull => {}
         }
         Ok(())
     }
