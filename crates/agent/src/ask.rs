@@ -260,7 +260,7 @@ impl Driver<'_> {
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let bytes = (json.len() as u64).max(heard);
         // Half of a count is no count: what is missing would be free.
-        let prompt_bytes = self.talk.dialogue.prompt_bytes() as u64;
+        let prompt_bytes = self.talk.text_bytes();
         let told = answer.usage.map(plausible).filter(|usage| !is_half(usage, bytes, prompt_bytes));
         let estimated = told.is_none();
         self.talk.meter(told);

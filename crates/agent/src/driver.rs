@@ -15,6 +15,7 @@ use provost_journal::Word;
 use provost_model::Prelude;
 
 use crate::ahead::Ahead;
+use crate::brief::Schema;
 use crate::door::{Dials, Processes};
 use crate::error::RunError;
 use crate::executor::Contained;
@@ -68,6 +69,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) talk: Talk,
     /// What every dialogue begins with.
     pub(crate) prelude: Prelude,
+    /// What the last answer has to satisfy.
+    pub(crate) schema: Option<Schema>,
     pub(crate) files: Files,
     pub(crate) sandbox: Arc<dyn Contained>,
     pub(crate) limits: Limits,
@@ -211,8 +214,10 @@ impl Driver<'_> {
                 .unwrap_or_default(),
         };
         let step = provost_core::id::StepId(self.recorder.state().ledger().steps.saturating_sub(1));
+        let wrong = self.schema.as_ref().and_then(|schema| schema.wrong(&summary));
+        let wrong = wrong.map(|words| self.recorder.content(words));
         let summary = self.recorder.content(summary);
-        self.recorder.record(Body::Submitted(Submitted { step, via, summary }))
+        self.recorder.record(Body::Submitted(Submitted { step, via, summary, wrong }))
     }
 
     /// The digest of the workspace as it is now; what changed unnoticed is recorded first.

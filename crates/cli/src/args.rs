@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod agent_runtime;
+mod brief;
 mod containment;
 mod image;
 mod routing;
@@ -19,6 +20,7 @@ use provost::core::id::RunId;
 use provost::tools::Registry;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
+pub(crate) use brief::BriefArgs;
 pub(crate) use containment::{Doctor, Extra, Sandbox, SandboxCommand, Selftest};
 pub(crate) use image::{ImageCommand, Images};
 pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
@@ -197,7 +199,7 @@ pub(crate) enum Wire {
     Ollama,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ModelArgs {
     /// Model name, as the vendor has it.
     #[arg(long, value_name = "NAME", env = "PROVOST_MODEL")]
@@ -300,6 +302,8 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) routing: RoutingArgs,
+    #[command(flatten)]
+    pub(crate) brief: BriefArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
@@ -483,9 +487,16 @@ pub(crate) struct GoingOn {
     /// Base URL, where the endpoint has moved.
     #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
     pub(crate) base_url: Option<String>,
+    /// Where an answer was lost on its way and the base URL is another now: `go-on` asks there, though the vendor before may
+    /// have charged for it.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = UnknownOutcome::AskAgain)]
+    pub(crate) unknown_outcome: UnknownOutcome,
     /// Environment variable that holds the key.
     #[arg(long, value_name = "VAR")]
     pub(crate) key_env: Option<String>,
+    /// The cassette of a run that is replayed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
     #[command(flatten)]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::brief::Brief;
 use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
@@ -117,6 +118,8 @@ pub struct Contract {
     pub routing: Routing,
     /// Limits of single acts.
     pub limits: Limits,
+    /// What is asked of the model beside the goal.
+    pub brief: Brief,
 }
 
 impl Contract {
@@ -130,6 +133,7 @@ impl Contract {
             price: None,
             routing: Routing::default(),
             limits: Limits::default(),
+            brief: Brief::default(),
         }
     }
 
@@ -165,6 +169,13 @@ impl Contract {
     #[must_use]
     pub fn routing(mut self, routing: Routing) -> Self {
         self.routing = routing;
+        self
+    }
+
+    /// Sets what is asked of the model beside the goal.
+    #[must_use]
+    pub fn brief(mut self, brief: Brief) -> Self {
+        self.brief = brief;
         self
     }
 

@@ -1,6 +1,7 @@
 //! The dialogue as a projection of the events: which blobs make up which message, in which order.
 
 use crate::act::ActEnd;
+use crate::brief::ImageFact;
 use crate::digest::Digest;
 use crate::event::{Body, CallRef, Event, MOST_CALLS};
 use crate::id::ActId;
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 pub enum Item {
     /// Words of the person or the runtime (blob: text).
     User(Digest),
+    /// The same, with images beside it (blobs: base64).
+    Shown(Digest, Vec<ImageFact>),
     /// An answer of the model (blob: JSON of an assistant message).
     Assistant(Digest),
     /// Results of the calls of the answer before it, in call order.
@@ -38,7 +41,10 @@ impl Dialogue {
     /// The messages that `event` completes, at most one.
     pub fn apply(&mut self, event: &Event) -> Option<Item> {
         match &event.body {
-            Body::RunCreated(body) => Some(Item::User(body.goal)),
+            Body::RunCreated(body) => Some(match &body.brief {
+                Some(brief) if !brief.images.is_empty() => Item::Shown(body.goal, brief.images.clone()),
+                _ => Item::User(body.goal),
+            }),
             Body::Note(body) => Some(Item::User(body.text)),
             Body::ModelAnswered(body) => {
                 self.results = vec![None; body.calls.min(MOST_CALLS) as usize];

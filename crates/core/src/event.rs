@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use read::BadEvent;
 
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
+use crate::brief::BriefFact;
 use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
@@ -214,6 +215,9 @@ pub struct RunCreated {
     /// Whom to ask beside it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Box<Routing>>,
+    /// What is asked of the model beside the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brief: Option<Box<BriefFact>>,
     /// Where the files came from.
     pub source: Source,
     /// Absolute path of the repository that holds the source's objects, on the machine that made the run.
@@ -248,13 +252,16 @@ pub struct ModelFact {
     /// Tokens that prompt and answer may have together, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
+    /// Whether nobody is asked: the answers come from a cassette, and cost nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
 }
 
 impl ModelFact {
     /// A model of which no more is known.
     pub fn new(wire: impl Into<String>, name: impl Into<String>, endpoint: impl Into<String>) -> Self {
         let (wire, name, endpoint) = (wire.into(), name.into(), endpoint.into());
-        Self { wire, name, endpoint, provider: None, window: None }
+        Self { wire, name, endpoint, provider: None, window: None, replayed: false }
     }
 }
 
@@ -387,7 +394,7 @@ pub enum InvalidCall {
     BadArguments,
     /// It names something outside the workspace.
     Outside,
-    /// The answer was cut off: its calls may be incomplete.
+    /// The answer was cut off, by its length or by the vendor's filter: its calls may be incomplete.
     CutOff,
 }
 
@@ -565,6 +572,8 @@ pub enum NoteWhy {
     Rewound,
     /// Background commands ended.
     ProcessEnded,
+    /// What was submitted does not satisfy the schema.
+    WrongAnswer,
 }
 
 /// The runtime said something to the model.
@@ -597,6 +606,9 @@ pub struct Submitted {
     pub via: SubmitVia,
     /// Its summary (blob).
     pub summary: Digest,
+    /// What is wrong with it by the contract's schema (blob: a line each); `None` where nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong: Option<Digest>,
 }
 
 /// What the gate says.

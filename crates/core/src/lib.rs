@@ -4,6 +4,7 @@
 
 pub mod act;
 pub mod address;
+pub mod brief;
 pub mod budget;
 pub mod caps;
 pub mod changes;

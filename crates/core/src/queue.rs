@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::brief::BriefFact;
 use crate::budget::{Budget, Price};
 use crate::contract::{Gate, Limits};
 use crate::digest::Digest;
@@ -43,6 +44,9 @@ pub struct RunQueued {
     /// Whom to ask beside it, and when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<Box<Routing>>,
+    /// What is asked of the model beside the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brief: Option<Box<BriefFact>>,
     /// Name of the environment variable that holds the key, in the worker's environment; `None` for the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
@@ -66,6 +70,7 @@ impl RunQueued {
             && self.limits == created.limits
             && self.model == created.model
             && self.routing == created.routing
+            && self.brief == created.brief
             && self.root == created.root
             && self.repository == created.repository
     }

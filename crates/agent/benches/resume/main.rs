@@ -218,6 +218,7 @@ fn words(events: &[Event]) -> Vec<Digest> {
     for item in events.iter().filter_map(|event| dialogue.apply(event)) {
         match item {
             Item::User(digest) | Item::Assistant(digest) => drop(words.insert(digest)),
+            Item::Shown(..) => unreachable!("these runs show no images"),
             Item::Results(results) => words.extend(results.iter().map(|result| result.text)),
         }
     }

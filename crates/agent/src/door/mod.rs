@@ -84,6 +84,11 @@ impl Driver<'_> {
                         Make it again, in smaller pieces.";
             return self.invalid(at, InvalidCall::CutOff, text);
         }
+        if self.stop == Stop::Refused {
+            let text =
+                "The vendor's filter stopped the answer, so this call may be incomplete. It was not run.";
+            return self.invalid(at, InvalidCall::CutOff, text);
+        }
         let read = self.runtime.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
             let touches = self.in_context(&[], |ctx| tool.touches(&args, ctx))?;
             Ok((tool, args, touches))

@@ -12,6 +12,7 @@ mod agent_runtime;
 mod attach;
 mod background;
 mod bad_input;
+mod brief;
 mod cases;
 mod cassette;
 mod containment;

@@ -7,7 +7,8 @@ use super::decided::Order;
 use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
-use crate::budget::{Bound, Ledger};
+use crate::brief::MOST_IMAGES;
+use crate::budget::{Bound, Ledger, Price};
 use crate::containment::Guarantee;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
@@ -200,6 +201,7 @@ impl RunState {
 
     fn run_queued(&mut self, body: &RunQueued) -> Checked {
         must(body.policy.rules() <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
+        check_models(&body.price, body.routing.as_deref())?;
         self.queued = Some(Box::new(body.clone()));
         Ok(())
     }
@@ -210,17 +212,14 @@ impl RunState {
             self.queued.as_ref().is_none_or(|queued| queued.orders(body)),
             "it is another run than the one that was queued",
         )?;
+        let shown = body.brief.as_ref().map_or(0, |brief| brief.images.len());
+        must(shown <= MOST_IMAGES, "it shows more images than a contract can")?;
         let routing = body.routing.as_deref();
-        routing.map_or(Ok(()), Routing::check)?;
+        check_models(&body.price, routing)?;
         let priced = |routing: &Routing| routing.others.iter().all(|route| route.price.is_some());
         must(
             body.budget.cost_micros.is_none() || (body.price.is_some() && routing.is_none_or(priced)),
             "it bounds the cost of a model whose price is not known",
-        )?;
-        let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
-        must(
-            others.chain(&body.price).all(|price| price.tiers.len() <= MOST_TIERS),
-            "its price has more tiers than any vendor's",
         )?;
         self.held = None;
         if let Some(forked) = &body.forked {
@@ -404,7 +403,7 @@ impl RunState {
     }
 
     fn is_cut_off(&self) -> bool {
-        self.step.as_ref().is_some_and(|step| step.stop == Stop::Length)
+        self.step.as_ref().is_some_and(|step| matches!(step.stop, Stop::Length | Stop::Refused))
     }
 
     fn call_invalid(&mut self, body: &CallInvalid) -> Checked {
@@ -656,7 +655,7 @@ impl RunState {
             step.followed_up = true;
         }
         match body.why {
-            NoteWhy::GateFailed => {
+            NoteWhy::GateFailed | NoteWhy::WrongAnswer => {
                 self.submitted = None;
                 self.gate.verdict = None;
             }
@@ -669,6 +668,12 @@ impl RunState {
     fn run_submitted(&mut self, body: &Submitted) -> Checked {
         must(self.next() == Next::Submit(body.via), "the agent did not say so that it is done")?;
         must(self.step.as_ref().is_some_and(|step| step.id == body.step), "it is not of the step under way")?;
+        let brief = self.created.as_ref().and_then(|created| created.brief.as_ref());
+        must(
+            body.wrong.is_none() || brief.is_some_and(|brief| brief.schema.is_some()),
+            "it is said to be wrong by a schema that the contract does not name",
+        )?;
+        self.wrong_answers += u32::from(body.wrong.is_some());
         if let Some(step) = &mut self.step {
             step.followed_up = true;
         }
@@ -727,6 +732,16 @@ impl RunState {
         self.finished = Some(body.clone());
         Ok(())
     }
+}
+
+/// The models of a contract can be, and so can their prices.
+fn check_models(price: &Option<Price>, routing: Option<&Routing>) -> Checked {
+    routing.map_or(Ok(()), Routing::check)?;
+    let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
+    must(
+        others.chain(price).all(|price| price.tiers.len() <= MOST_TIERS),
+        "its price has more tiers than any vendor's",
+    )
 }
 
 fn no_act() -> String {

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use next::Next;
 pub use process::{Process, ProcessEnd};
-pub use route::UNKNOWN_OUTCOME;
+pub use route::{AskedFor, UNKNOWN_OUTCOME};
 pub use violation::Violation;
 
 use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
@@ -190,6 +190,8 @@ pub struct RunState {
     put_back: BTreeSet<RelPath>,
     submit_call: bool,
     submitted: Option<Submitted>,
+    /// Submissions that did not satisfy the schema.
+    wrong_answers: u32,
     gate: GateState,
     last_failure: Option<(String, Digest)>,
     repeats: u32,
@@ -243,6 +245,7 @@ impl RunState {
             put_back: BTreeSet::new(),
             submit_call: false,
             submitted: None,
+            wrong_answers: 0,
             gate: GateState::default(),
             last_failure: None,
             repeats: 0,

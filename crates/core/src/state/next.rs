@@ -2,6 +2,7 @@
 
 use super::{CallState, GATE_RETRIES, RunState, STALL_LIMIT, invocation_id};
 use crate::act::Intent;
+use crate::brief::SCHEMA_ATTEMPTS;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, StopWhy};
@@ -144,6 +145,14 @@ impl RunState {
     }
 
     fn next_of_submission(&self) -> Next {
+        // Before the gate: it is the cheaper of the two.
+        if self.submitted.as_ref().is_some_and(|submitted| submitted.wrong.is_some()) {
+            return if self.wrong_answers < SCHEMA_ATTEMPTS {
+                Next::Note(NoteWhy::WrongAnswer)
+            } else {
+                Next::Finish(Outcome::Stopped { why: StopWhy::Schema })
+            };
+        }
         let Some(gate) = self.created.as_ref().and_then(|created| created.gate.as_ref()) else {
             return Next::Finish(Outcome::Done);
         };

@@ -28,7 +28,7 @@ proptest! {
                     let Body::ModelAnswered(body) = &event.body else { unreachable!() };
                     calls = body.calls as usize;
                 }
-                Some(Item::User(_)) => prop_assert_eq!(calls, 0, "words between calls and results"),
+                Some(Item::User(_) | Item::Shown(..)) => prop_assert_eq!(calls, 0, "words between calls and results"),
                 None => {}
             }
         }

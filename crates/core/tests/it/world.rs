@@ -174,6 +174,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         limits: Limits::default(),
         model: model("m"),
         routing: routing(choices, &Price::of_rates(dear)).kept(),
+        brief: None,
         source: Source::Directory { commit: None, scope: RelPath::root() },
         repository: None,
         root: "/w".to_owned(),
@@ -218,6 +219,7 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
         limits: created.limits,
         model: created.model,
         routing: created.routing,
+        brief: created.brief,
         key_env: Some("KEY".to_owned()),
         root: created.root,
         repository: created.repository,
@@ -393,7 +395,7 @@ impl World {
             Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
             Next::Submit(via) => {
                 let step = StepId(self.state.ledger().steps - 1);
-                self.append(Body::Submitted(Submitted { step, via, summary: digest(5) }));
+                self.append(Body::Submitted(Submitted { step, via, summary: digest(5), wrong: None }));
             }
             Next::RunGate => {
                 let argv = self.created().gate.as_ref().unwrap().argv.clone();

@@ -192,6 +192,7 @@ impl Run {
             limits: Limits::default(),
             model: ModelFact::new("openai-chat", "scripted", "http://127.0.0.1:1/v1"),
             routing: None,
+            brief: None,
             source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
             root: "/srv/space".into(),
@@ -232,7 +233,12 @@ impl Run {
         self.finished(1, ActEnd::Refused, &[], None);
         self.answered(1, 0, true, Stop::End);
         let summary = self.word("fixed");
-        self.push(Body::Submitted(Submitted { step: StepId(1), via: SubmitVia::FinalAnswer, summary }));
+        self.push(Body::Submitted(Submitted {
+            step: StepId(1),
+            via: SubmitVia::FinalAnswer,
+            summary,
+            wrong: None,
+        }));
         if gated {
             self.judge(with, &gate, end, &policy, receipt);
         }

@@ -156,7 +156,12 @@ impl Hand {
     #[track_caller]
     pub(super) fn submit(&mut self) {
         let step = StepId(self.0.ledger().steps - 1);
-        self.does(Body::Submitted(Submitted { step, via: SubmitVia::FinalAnswer, summary: digest(5) }));
+        self.does(Body::Submitted(Submitted {
+            step,
+            via: SubmitVia::FinalAnswer,
+            summary: digest(5),
+            wrong: None,
+        }));
     }
 
     pub(super) fn end(&self, outcome: Outcome, verified: bool) -> Body {
