@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use provost_core::budget::{Bound, LEAST_OUTPUT};
-use provost_core::event::{Body, DriverDetached, ModelAnswered, ModelFailed, RunFinished};
+use provost_core::event::{Body, DriverDetached, FoldedBy, ModelAnswered, ModelFailed, NoteWhy, RunFinished};
 use provost_core::id::StepId;
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
@@ -17,10 +17,11 @@ use crate::asking::{Asking, Kept};
 use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::fold::Room;
 use crate::meter::{Reserved, charge, is_half, limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
-use crate::talk::{BYTES_PER_TOKEN, Talk};
+use crate::talk::BYTES_PER_TOKEN;
 
 /// Passes on what is heard of an answer that is coming.
 struct Relay<'a> {
@@ -77,6 +78,11 @@ impl Driver<'_> {
         self.show_model_what_is_durable().await?;
         self.talk_to(route).await?;
         let estimate = self.talk.estimate();
+        match self.room(estimate) {
+            Room::Enough => {}
+            Room::Little => return self.note(NoteWhy::ContextFull).await,
+            Room::None => return self.fold(FoldedBy::Runtime).await,
+        }
         if let Some(failure) = self.too_long() {
             // The state knows whether anybody else may be asked, whose window may be larger.
             return self.failed(step, 1, &failure, Reserved { input: 0, output: 0 }, None).await;
@@ -147,7 +153,14 @@ impl Driver<'_> {
                     return self.answered(step, request.id, answer, reserved, u64::from(relay.heard));
                 }
                 Err(failure) => {
-                    let wait = self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter());
+                    // A window that nobody knew, or that is smaller than what was said of it.
+                    let fold =
+                        failure.class == FailureClass::ContextOverflow && self.recorder.state().can_fold();
+                    let wait = if fold {
+                        Some(Duration::ZERO)
+                    } else {
+                        self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter())
+                    };
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
                     let wait = wait.filter(|wait| *wait < left());
                     self.failed(step, attempt, &failure, reserved, wait).await?;
@@ -162,6 +175,9 @@ impl Driver<'_> {
                         // The state knows whether anybody else may be asked.
                         return Ok(());
                     };
+                    if fold {
+                        return self.fold(FoldedBy::Runtime).await;
+                    }
                     if self.wait(wait).await? == Waited::Interrupted {
                         return Ok(());
                     }
@@ -239,13 +255,7 @@ impl Driver<'_> {
         if self.talk.route == route {
             return Ok(());
         }
-        let provider = self.runtime.asked(route)?;
-        let mut talk = Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
-        for message in self.recorder.all_messages().await? {
-            talk.push(&message);
-        }
-        self.talk = talk;
-        Ok(())
+        self.begin_talk(route).await
     }
 
     fn answered(

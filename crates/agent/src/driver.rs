@@ -124,6 +124,7 @@ impl Driver<'_> {
                 Next::RunGate => self.run_gate()?,
                 Next::JudgeGate(act) => self.judge_gate(act).await?,
                 Next::Note(why) => self.note(why).await?,
+                Next::Fold(by) => self.fold(by).await?,
                 Next::Finish(outcome) => self.finish(outcome).await?,
             }
         }

@@ -41,6 +41,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::WorkspaceDrifted(body) => sides(&body.changes),
         Body::WorkspaceRewound(body) => sides(&body.changes),
         Body::Note(body) => vec![body.text],
+        Body::ContextFolded(body) => vec![body.text],
         Body::Submitted(body) => [Some(body.summary), body.wrong].into_iter().flatten().collect(),
         Body::DriverAttached(_)
         | Body::DriverDetached(_)

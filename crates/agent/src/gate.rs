@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::door::Drift;
 use crate::driver::Driver;
 use crate::error::RunError;
+use crate::fold;
 use crate::rewind;
 
 impl Driver<'_> {
@@ -78,6 +79,7 @@ impl Driver<'_> {
             NoteWhy::GateFailed => self.gate_report().await?,
             NoteWhy::WrongAnswer => self.told_wrong().await?,
             NoteWhy::ProcessEnded => self.told_of_ends(),
+            NoteWhy::ContextFull => fold::REQUEST.to_owned(),
             NoteWhy::Rewound => rewind::told(self.recorder.state()),
         };
         let text = self.recorder.content(text);

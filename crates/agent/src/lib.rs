@@ -15,6 +15,7 @@ mod error;
 mod executor;
 mod export;
 mod files;
+mod fold;
 mod fork;
 mod fork_content;
 mod fork_files;

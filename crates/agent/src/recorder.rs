@@ -35,7 +35,8 @@ pub(crate) struct Recorder {
     blobs: Vec<Blob>,
     /// Content recorded since the last message went out, for building the next.
     words: Held,
-    items: Vec<Item>,
+    /// How many messages of the dialogue went out.
+    shown: usize,
     /// Ids of the calls of the newest answer that went out: the results that follow it carry them.
     call_ids: Vec<String>,
     /// Result of the newest gate run, for the note that tells the model of it.
@@ -75,7 +76,7 @@ impl Recorder {
             drafts: Vec::new(),
             blobs: Vec::new(),
             words: Held::default(),
-            items: Vec::new(),
+            shown: 0,
             call_ids: Vec::new(),
             gate_output: None,
             last_stop: Stop::End,
@@ -97,7 +98,7 @@ impl Recorder {
         self.state
             .apply(event)
             .map_err(|violation| RunError::Unsound { run: event.stream.to_string(), violation })?;
-        self.items.extend(self.dialogue.apply(event));
+        self.dialogue.apply(event);
         match &event.body {
             Body::ModelAnswered(answered) => self.last_stop = answered.stop,
             Body::ActFinished(finished) if self.state.gate_run().is_some() => {
@@ -185,7 +186,8 @@ impl Recorder {
     /// The messages that became durable since the last call, in order. Commit first.
     pub(crate) async fn messages(&mut self) -> Result<Vec<Message>, RunError> {
         debug_assert!(self.drafts.is_empty(), "what is not durable is not shown to the model");
-        let items = std::mem::take(&mut self.items);
+        let items = self.dialogue.items().get(self.shown..).unwrap_or_default().to_vec();
+        self.shown += items.len();
         self.fetch(&items).await?;
         let mut messages = Vec::with_capacity(items.len());
         for item in items {
@@ -210,13 +212,16 @@ impl Recorder {
         Ok(messages)
     }
 
-    /// All messages of the run so far, in order, read back from the journal. Only where none is still to be shown.
+    /// All messages of the dialogue, in order. Commit first.
     pub(crate) async fn all_messages(&mut self) -> Result<Vec<Message>, RunError> {
-        debug_assert!(self.drafts.is_empty() && self.items.is_empty(), "something is still to be shown");
-        let mut dialogue = Dialogue::default();
-        let events = self.store.events(&self.lease.run, 0).await?;
-        self.items = events.iter().filter_map(|event| dialogue.apply(event)).collect();
+        self.shown = 0;
         self.messages().await
+    }
+
+    /// All events so far. Commit first.
+    pub(crate) async fn events(&self) -> Result<Vec<Event>, RunError> {
+        debug_assert!(self.drafts.is_empty(), "something is still to be recorded");
+        Ok(self.store.events(&self.lease.run, 0).await?)
     }
 
     /// Holds the words of these items that are not at hand. A run that is taken up again has thousands: all at once.

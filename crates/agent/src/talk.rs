@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use provost_core::event::{Body, Event, PromptBroke, PromptFact};
+use provost_core::event::{Body, Event, NoteWhy, PromptBroke, PromptFact};
 use provost_core::id::StepId;
 use provost_core::prompt::Break;
 use provost_core::route::RouteId;
@@ -43,24 +43,58 @@ struct Metered {
 }
 
 /// What a journal says of the prompts of its answers, in their order.
-pub(crate) struct Asked(Vec<(StepId, RouteId, Option<PromptFact>)>);
+pub(crate) struct Asked(Vec<Ask>);
+
+struct Ask {
+    step: StepId,
+    route: RouteId,
+    prompt: Option<PromptFact>,
+    /// Tokens of the prompt, where the vendor counted them.
+    tokens: Option<u64>,
+    /// The model was asked for a summary.
+    for_summary: bool,
+}
 
 impl Asked {
+    /// Only what the dialogue as it is now was asked with: a fold begins another.
     pub(crate) fn of(events: &[Event]) -> Self {
-        Self(
-            events
-                .iter()
-                .filter_map(|event| match &event.body {
-                    Body::ModelAnswered(body) => Some((body.step, body.route, body.prompt)),
-                    _ => None,
-                })
-                .collect(),
-        )
+        let mut asked = Self(Vec::new());
+        let mut for_summary = false;
+        for event in events {
+            match &event.body {
+                Body::ModelAnswered(body) => {
+                    let tokens = (!body.estimated).then(|| body.usage.prompt());
+                    let (step, route, prompt) = (body.step, body.route, body.prompt);
+                    asked.0.push(Ask { step, route, prompt, tokens, for_summary });
+                }
+                Body::Note(body) if body.why == NoteWhy::ContextFull => for_summary = true,
+                Body::ContextFolded(body) => {
+                    asked.0.retain(|ask| !ask.for_summary && ask.step >= body.from);
+                    asked.0.iter_mut().for_each(|ask| (ask.prompt, ask.tokens) = (None, None));
+                    for_summary = false;
+                }
+                _ => {}
+            }
+        }
+        asked
+    }
+
+    /// The oldest step whose words, with all that was said after them, take no more than so many bytes of a prompt of
+    /// `whole`.
+    pub(crate) fn newest_within(&self, route: RouteId, whole: u64, bytes: u64) -> Option<StepId> {
+        let fits = |ask: &&Ask| ask.prompt.is_some_and(|prompt| whole.saturating_sub(prompt.bytes) <= bytes);
+        self.0.iter().filter(|ask| ask.route == route && !ask.for_summary).find(fits).map(|ask| ask.step)
     }
 
     fn prompt(&self, answer: usize, route: RouteId) -> Option<(StepId, PromptFact)> {
-        let (step, asked, prompt) = self.0.get(answer)?;
-        prompt.filter(|_| *asked == route).map(|prompt| (*step, prompt))
+        let ask = self.0.get(answer)?;
+        ask.prompt.filter(|_| ask.route == route).map(|prompt| (ask.step, prompt))
+    }
+
+    /// The newest answer whose prompt the vendor counted, and that count.
+    fn newest_counted(&self, route: RouteId) -> Option<(usize, u64)> {
+        let mut counted = self.0.iter().enumerate().rev();
+        counted.find_map(|(answer, ask)| ask.tokens.filter(|_| ask.route == route).map(|it| (answer, it)))
     }
 
     fn newest(&self, route: RouteId) -> Option<usize> {
@@ -136,7 +170,7 @@ impl Talk {
         self.metered = usage.map(|usage| Metered {
             bytes: self.text_bytes(),
             shown: self.shown,
-            tokens: usage.total().saturating_sub(usage.output),
+            tokens: usage.prompt(),
         });
     }
 
@@ -170,8 +204,12 @@ impl Talk {
         let mut answer = 0;
         let mut same = 0;
         let mut broke = None;
+        let counted = asked.newest_counted(self.route);
         for message in messages {
             if matches!(message, Message::Assistant(_)) {
+                if let Some((_, tokens)) = counted.filter(|(newest, _)| *newest == answer) {
+                    self.metered = Some(Metered { bytes: self.text_bytes(), shown: self.shown, tokens });
+                }
                 if broke.is_none()
                     && looked(answer)
                     && let Some((step, was)) = asked.prompt(answer, self.route)

@@ -79,7 +79,8 @@ pub struct Caps {
     /// Processor time of the whole tree, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
-    /// Memory of the whole tree, in bytes. One process alone gets no more private memory than a quarter above it.
+    /// Memory of the whole tree, in bytes. Where it is watched instead of enforced, one process alone gets no more private
+    /// memory than a quarter above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Processes and threads of the whole tree.

@@ -14,6 +14,7 @@ use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
 use crate::digest::{Digest, TreeDigest};
+pub use crate::fold::{ContextFolded, FoldedBy};
 use crate::fork::Forked;
 use crate::id::{ActId, AgentId, RunId, StepId};
 pub use crate::net::NetDecided;
@@ -131,6 +132,9 @@ pub enum Body {
     /// The runtime said something to the model.
     #[serde(rename = "note")]
     Note(Note),
+    /// What was said so far was folded, to make room in the model's window.
+    #[serde(rename = "context.folded")]
+    ContextFolded(ContextFolded),
     /// The agent says that it is done.
     #[serde(rename = "run.submitted")]
     Submitted(Submitted),
@@ -174,6 +178,7 @@ impl Body {
             Self::WorkspaceRewound(_) => "workspace.rewound",
             Self::WorkspaceRestored(_) => "workspace.restored",
             Self::Note(_) => "note",
+            Self::ContextFolded(_) => "context.folded",
             Self::Submitted(_) => "run.submitted",
             Self::GateJudged(_) => "gate.judged",
             Self::RunHeld(_) => "run.held",
@@ -396,6 +401,8 @@ pub enum InvalidCall {
     Outside,
     /// The answer was cut off, by its length or by the vendor's filter: its calls may be incomplete.
     CutOff,
+    /// The model was asked for a summary of what was said.
+    InsteadOfSummary,
 }
 
 /// A call could not be read as an act. Nothing was touched.
@@ -574,6 +581,8 @@ pub enum NoteWhy {
     ProcessEnded,
     /// What was submitted does not satisfy the schema.
     WrongAnswer,
+    /// The model's window is nearly full: it is asked for a summary.
+    ContextFull,
 }
 
 /// The runtime said something to the model.
@@ -668,7 +677,7 @@ pub struct RunFinished {
 }
 
 /// Names of all kinds.
-pub const KINDS: [&str; 27] = [
+pub const KINDS: [&str; 28] = [
     "run.queued",
     "run.created",
     "driver.attached",
@@ -691,6 +700,7 @@ pub const KINDS: [&str; 27] = [
     "workspace.rewound",
     "workspace.restored",
     "note",
+    "context.folded",
     "run.submitted",
     "gate.judged",
     "run.held",

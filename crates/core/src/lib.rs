@@ -14,6 +14,7 @@ pub mod dialogue;
 pub mod digest;
 pub mod event;
 pub mod exec;
+pub mod fold;
 pub mod fork;
 pub mod history;
 pub mod id;

@@ -28,6 +28,7 @@ mod egress;
 mod engine;
 mod entry;
 mod git;
+mod group;
 pub mod image;
 mod init;
 mod landlock;

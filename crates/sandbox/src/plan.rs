@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     /// Whether that program hands calls over to a broker.
     pub(crate) brokered: bool,
     pub(crate) limits: Caps,
+    /// The folder that each command's control group is made in, where it has one.
+    pub(crate) groups: Option<Bytes>,
     /// What has to be enforced for each command.
     pub(crate) require: BTreeSet<Guarantee>,
 }

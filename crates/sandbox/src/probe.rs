@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use provost_core::caps::Caps;
 use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,7 @@ pub(crate) mod fact {
     pub(crate) const OVERLAY: &str = "overlay";
     pub(crate) const IMAGE: &str = "image-root";
     pub(crate) const BROKER: &str = "seccomp-notify";
+    pub(crate) const CONTROL_GROUP: &str = "control-group";
 }
 
 /// What R1 needs.
@@ -153,7 +155,13 @@ impl Probe {
                 (G::CapTmp, Rung::R3 | Rung::R4) => has(fact::VIEW),
                 (G::CapTmp, _) => false,
                 (G::CapProcesses, Rung::R3 | Rung::R4) if has(fact::PROCESSES) => true,
-                // Sums that no kernel keeps for a tree without a control group.
+                // Under R1 a command could leave its group.
+                (G::CapMemory | G::CapProcesses, Rung::R2 | Rung::R3 | Rung::R4)
+                    if has(fact::CONTROL_GROUP) =>
+                {
+                    true
+                }
+                // Sums that no kernel keeps for a tree without a control group, or (of time) does not bound.
                 (G::CapCpu | G::CapMemory | G::CapProcesses, _) => return Strength::Sampled,
                 (_, Rung::R1) => false,
                 (G::FsWrite, Rung::R2) => has(fact::LANDLOCK_WRITE),
@@ -233,6 +241,13 @@ impl Probe {
             }
             None => format!("`{name}` has nothing to hold: the policy sets no such cap"),
         }
+    }
+
+    /// Whether commands have control groups of their own under a rung with these caps.
+    pub(crate) fn groups(&self, rung: Rung, caps: &Caps) -> bool {
+        let is_summed = (caps.cpu_ms, caps.memory_bytes, caps.processes) != (None, None, None);
+        let holds = |fact: &Fact| fact.name == fact::CONTROL_GROUP && fact.holds;
+        rung >= Rung::R2 && is_summed && self.facts.iter().any(holds)
     }
 
     /// Whether this host can have an image as the root of commands (rung R4).

@@ -98,8 +98,8 @@ pub struct Profile {
     /// Guarantees that have to be enforced: a sandbox that only watches one, or does not have it, is not made, and a
     /// command that it would not hold for is not started.
     pub require: BTreeSet<Guarantee>,
-    /// What the processes of each command may take. The kernel exempts uid 0 from a bound on processes, and knows no sums
-    /// over a tree: what it does not refuse is watched, and the tree is killed.
+    /// What the processes of each command may take. Without a control group the kernel exempts uid 0 from a bound on
+    /// processes, and knows no sums over a tree: what it does not refuse is watched, and the tree is killed.
     pub limits: Caps,
     /// The image whose files are the root, instead of the host's: rung R4. Of [`Profile::readable`], what lies in the
     /// system's own folders is then not shown.

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::as_base64;
 use crate::engine::Container;
+use crate::group;
 
 pub(crate) const BOOT: &str = "boot";
 pub(crate) const STARTED: &str = "started";
@@ -190,6 +191,10 @@ pub fn recover(record_dir: &Path, wait: Duration) -> io::Result<Recovered> {
         Err(error) => return Err(error),
     };
     let found = read(record_dir)?;
+    if let Ok(home) = group::home() {
+        // Its supervisor may have been killed before it took the command's group away, and the command with it.
+        group::sweep(&home);
+    }
     if found == Recovered::Unknown
         && let Some(container) = Container::recorded(record_dir)
     {

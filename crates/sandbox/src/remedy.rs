@@ -22,7 +22,12 @@ pub struct Advice {
 /// What to do about the facts that do not hold, each cause once.
 pub fn advice(probe: &Probe, around: &Surroundings, program: &str) -> Vec<Advice> {
     let mut all: Vec<Advice> = Vec::new();
+    let has_groups = probe.facts.iter().any(|fact| fact.name == fact::CONTROL_GROUP && fact.holds);
     for fact in probe.facts.iter().filter(|fact| !fact.holds) {
+        if fact.name == fact::PROCESSES && has_groups {
+            // Bounded otherwise.
+            continue;
+        }
         let (cause, mend) = remedy(fact, around, program);
         let costs = costs(&fact.name);
         match all.iter_mut().find(|advice| advice.cause == cause && advice.costs == costs) {
@@ -63,6 +68,9 @@ fn costs(name: &str) -> String {
         fact::OPEN_FILES => "`cap-open-files` needs it".to_owned(),
         fact::OVERLAY => "staged changes and a cap on the disk need it".to_owned(),
         fact::PROCESSES => "`cap-processes` is watched instead of enforced under R3".to_owned(),
+        fact::CONTROL_GROUP => {
+            "`cap-memory` and `cap-processes` are watched instead of enforced without it".to_owned()
+        }
         _ => "nothing is known to need it".to_owned(),
     }
 }
@@ -74,6 +82,9 @@ fn remedy(fact: &Fact, around: &Surroundings, program: &str) -> (String, Vec<Str
         needed(Rung::R3).contains(&fact.name.as_str()) && !needed(Rung::R2).contains(&fact.name.as_str());
     if fact.name == fact::PROCESSES && detail.contains("exempts uid 0") {
         return no("the kernel exempts uid 0 from a bound on processes; run as another user");
+    }
+    if fact.name == fact::CONTROL_GROUP {
+        return control_group(detail, program);
     }
     if detail.contains("no answer in 500 ms") {
         return no(
@@ -96,6 +107,25 @@ fn remedy(fact: &Fact, around: &Surroundings, program: &str) -> (String, Vec<Str
         return namespaces(detail, around, program);
     }
     no(detail)
+}
+
+/// Why commands have no control groups of their own.
+fn control_group(detail: &str, program: &str) -> (String, Vec<String>) {
+    let mend = if detail.contains("version 1") || detail.contains("version 2 are mounted") {
+        vec![
+            "boot with `systemd.unified_cgroup_hierarchy=1`; without systemd, with `cgroup_no_v1=all`"
+                .to_owned(),
+        ]
+    } else if detail.contains("upwards") || detail.contains("busy") {
+        vec![
+            format!("systemd-run --user --scope {program} …"),
+            "in a unit of systemd's: `Delegate=yes` and `DelegateSubgroup=main` (systemd 254 or later)"
+                .to_owned(),
+        ]
+    } else {
+        Vec::new()
+    };
+    (detail.to_owned(), mend)
 }
 
 /// Why namespaces, or mounts in them, are refused.

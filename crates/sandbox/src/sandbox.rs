@@ -30,7 +30,7 @@ use crate::seccomp::Sockets;
 use crate::sys::Step;
 use crate::system::system;
 use crate::wire::{self, Report};
-use crate::{broker, entry, init, reflink, seccomp, view};
+use crate::{broker, entry, group, init, reflink, seccomp, view};
 
 /// Which rungs are acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,14 @@ pub enum Unavailable {
         /// Which.
         engine: Engine,
         /// Why not, and what to do.
+        why: String,
+    },
+    /// The probe saw control groups, and there is no folder for them any more.
+    #[error(
+        "commands cannot have control groups of their own any more: {why}; `provost doctor --fresh` looks again"
+    )]
+    Groups {
+        /// Why not.
         why: String,
     },
     /// The plan could not be stored.
@@ -187,6 +195,9 @@ impl Sandbox {
             Rung::R2 => Some(Sockets::UnixOnly),
             Rung::R3 | Rung::R4 => Some(Sockets::Namespace),
         };
+        let groups = probe.groups(rung, &profile.limits).then(group::home).transpose();
+        let groups = groups.map_err(|why| Unavailable::Groups { why })?;
+        groups.iter().for_each(|home| group::sweep(home));
         let plan = Plan {
             require: profile.require.clone(),
             rung,
@@ -201,6 +212,7 @@ impl Sandbox {
             seccomp: Bytes(sockets.map_or_else(Vec::new, seccomp::program)),
             brokered: sockets == Some(Sockets::Brokered),
             limits: profile.limits,
+            groups: groups.as_deref().map(Bytes::from),
         };
         let real = |path: &PathBuf| path.canonicalize().ok();
         let system = system().iter().cloned();

@@ -33,6 +33,9 @@ pub struct Surroundings {
     pub switches: BTreeMap<String, String>,
     /// What this process is under: ids, capabilities, filters, label, namespaces.
     pub confinement: BTreeMap<String, String>,
+    /// The folder that commands' control groups can be made in, or why there is none.
+    #[serde(default)]
+    pub groups: String,
     /// The running program: device, inode, size and time of change of its file.
     pub program: String,
 }
@@ -61,6 +64,7 @@ impl Surroundings {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             switches: SWITCHES.iter().filter_map(|name| switch(name)).collect(),
             confinement,
+            groups: crate::group::home().map_or_else(|why| why, |home| home.display().to_string()),
             program: program.unwrap_or_default(),
         }
     }

@@ -70,6 +70,24 @@ pub(crate) fn fork(namespaces: libc::c_int) -> Result<Side, Errno> {
     }
 }
 
+/// From `linux/sched.h`; the one in `libc` does not fit its type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// The same, into a control group whose folder this is.
+pub(crate) fn fork_into(namespaces: libc::c_int, group: BorrowedFd<'_>) -> Result<Side, Errno> {
+    // SAFETY: all zeroes is a valid value of this struct of numbers.
+    let mut wanted: libc::clone_args = unsafe { std::mem::zeroed() };
+    wanted.flags = namespaces as u64 | CLONE_INTO_CGROUP;
+    wanted.exit_signal = libc::SIGCHLD as u64;
+    wanted.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: as in `fork`; the kernel reads as much of `wanted` as is said.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const wanted, size_of::<libc::clone_args>()) };
+    match check(pid)? {
+        0 => Ok(Side::Child),
+        pid => Ok(Side::Parent(pid as libc::pid_t)),
+    }
+}
+
 /// Ends the process at once, without running exit handlers of the program we are a copy of.
 pub(crate) fn exit(status: i32) -> ! {
     // SAFETY: always sound.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::args::{object, text};
 use crate::failure::{BadCall, Failure};
 use crate::text::{diff, show};
-use crate::tool::{Context, Effect, Observation, SeenState, Tool, WriteSet};
+use crate::tool::{Context, Effect, SeenState, Tool, WriteSet};
 use crate::touch;
 use crate::workspace::{FileChange, FileMode, FileVersion, Located};
 
@@ -93,8 +93,9 @@ fn created(located: &Located, content: Vec<u8>) -> Effect {
 }
 
 fn unchanged(located: &Located, content: Vec<u8>) -> Effect {
-    Effect::Observe(Observation {
-        text: format!("`{}` already has exactly this content: nothing was written\n", located.named),
+    Effect::Write(WriteSet {
+        changes: Vec::new(),
+        report: format!("`{}` already has exactly this content: nothing was written\n", located.named),
         seen: vec![(located.real.clone(), content)],
     })
 }

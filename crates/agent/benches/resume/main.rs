@@ -215,9 +215,12 @@ fn round(
 fn words(events: &[Event]) -> Vec<Digest> {
     let mut dialogue = dialogue::Dialogue::default();
     let mut words = BTreeSet::new();
-    for item in events.iter().filter_map(|event| dialogue.apply(event)) {
+    for event in events {
+        dialogue.apply(event);
+    }
+    for item in dialogue.items() {
         match item {
-            Item::User(digest) | Item::Assistant(digest) => drop(words.insert(digest)),
+            Item::User(digest) | Item::Assistant(digest) => drop(words.insert(*digest)),
             Item::Shown(..) => unreachable!("these runs show no images"),
             Item::Results(results) => words.extend(results.iter().map(|result| result.text)),
         }

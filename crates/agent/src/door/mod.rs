@@ -89,6 +89,10 @@ impl Driver<'_> {
                 "The vendor's filter stopped the answer, so this call may be incomplete. It was not run.";
             return self.invalid(at, InvalidCall::CutOff, text);
         }
+        if self.recorder.state().is_folding() {
+            let text = "You were asked for a summary: nothing else is done before it. This call was not run.";
+            return self.invalid(at, InvalidCall::InsteadOfSummary, text);
+        }
         let read = self.runtime.tools.decode(&call.name, &call.arguments).and_then(|(tool, args)| {
             let touches = self.in_context(&[], |ctx| tool.touches(&args, ctx))?;
             Ok((tool, args, touches))

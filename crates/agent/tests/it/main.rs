@@ -6,6 +6,7 @@ mod ahead;
 mod approvals;
 mod commits;
 mod durability;
+mod folds;
 mod gate;
 mod holes;
 mod money;

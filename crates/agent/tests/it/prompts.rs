@@ -18,12 +18,15 @@ use serde_json::json;
 
 use crate::support::{Bench, calls};
 
+/// What a request is answered with, by its number and its bytes.
+type Turns = Arc<dyn Fn(usize, &[u8]) -> Result<Answer, Failure> + Send + Sync>;
+
 /// Encodes as a real wire does and answers by itself. Keeps what it would have sent.
 #[derive(Clone)]
-struct Wired {
+pub(crate) struct Wired {
     wire: Remote,
-    turns: Arc<dyn Fn(usize) -> Result<Answer, Failure> + Send + Sync>,
-    sent: Arc<Mutex<Vec<Vec<u8>>>>,
+    turns: Turns,
+    pub(crate) sent: Arc<Mutex<Vec<Vec<u8>>>>,
     /// The message that is encoded otherwise, as another version might.
     altered: Option<usize>,
 }
@@ -33,6 +36,15 @@ impl Wired {
         kind: WireKind,
         model: &str,
         turns: impl Fn(usize) -> Result<Answer, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self::seeing(kind, model, move |n, _| turns(n))
+    }
+
+    /// One that answers by what it is sent.
+    pub(crate) fn seeing(
+        kind: WireKind,
+        model: &str,
+        turns: impl Fn(usize, &[u8]) -> Result<Answer, Failure> + Send + Sync + 'static,
     ) -> Self {
         let base = BaseUrl::parse("http://127.0.0.1:1", PlainHttp::LoopbackOnly).unwrap();
         let wire = Remote::builder(kind, base, model).build().unwrap();
@@ -90,8 +102,8 @@ impl Dialogue for WiredDialogue {
         let mut sent = Vec::new();
         self.inner.prompt(0, &mut |piece| sent.extend_from_slice(piece));
         let mut all = self.wired.sent.lock().unwrap();
+        let answer = (self.wired.turns)(all.len(), &sent);
         all.push(sent);
-        let answer = (self.wired.turns)(all.len() - 1);
         Box::pin(std::future::ready(answer))
     }
 }

@@ -1,5 +1,6 @@
 //! The workspace is in the journal: what tools wrote, what commands changed, what somebody else did.
 
+use provost_core::act::Intent;
 use provost_core::contract::{Contract, Gate};
 use provost_core::event::Body;
 use provost_core::policy::{Effect, Layer, Policy, Preset};
@@ -16,6 +17,31 @@ fn contract() -> Contract {
 
 fn shell(line: &str) -> Answer {
     calls("exec", json!({ "argv": ["sh", "-c", line] }))
+}
+
+/// A write that finds its file as it is to be is an act with a start and an end like any other.
+#[tokio::test]
+async fn what_is_as_it_is_to_be_is_written_without_a_change() {
+    let bench = Bench::new(&[("a.txt", "one\n")]);
+    let write = || calls("write_file", json!({ "path": "b.txt", "content": "two\n" }));
+    let patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+one\n";
+    let runtime = bench.runtime(vec![write(), write(), calls("apply_patch", json!({ "patch": patch }))]);
+    let (run, ending) = bench.start(&runtime, contract()).await.unwrap();
+    assert_eq!(ending.exit_code(), 0);
+    let changes: Vec<usize> = bench
+        .bodies(&run)
+        .await
+        .iter()
+        .filter_map(|body| match body {
+            Body::ActStarted(started) => match &started.intent {
+                Intent::Write { changes } => Some(changes.len()),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(changes, [1, 0, 0]);
+    assert_eq!(bench.read("b.txt"), "two\n");
 }
 
 #[tokio::test]

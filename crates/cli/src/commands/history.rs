@@ -135,6 +135,7 @@ pub(super) async fn words_of(place: &Place, run: &RunId, event: &Event) -> Resul
         Body::CallInvalid(body) => Some(body.result),
         Body::ActFinished(body) => Some(body.result),
         Body::Note(body) => Some(body.text),
+        Body::ContextFolded(body) => Some(body.text),
         Body::Submitted(body) => Some(body.summary),
         _ => None,
     };
@@ -207,7 +208,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     if created.model.replayed {
         say!("replayed from a cassette: nobody was asked, and it cost nothing");
     }
-    for line in created.routing.as_deref().map(routing_lines).unwrap_or_default() {
+    for line in created.routing.as_deref().map(crate::render::routing_lines).unwrap_or_default() {
         say!("  {line}");
     }
     if let Some((id, why)) = state.asked_now().filter(|_| created.routing.is_some()) {
@@ -231,7 +232,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         "did: {}, {}, {}, {} driven; {}, {} refused",
         counted(ledger.steps, "step"),
         tokens(ledger),
-        if created.model.replayed { dollars(0) } else { cost(ledger) },
+        if created.model.replayed { words::dollars(0) } else { cost(ledger) },
         duration(ledger.time_ms),
         counted(counts.acts, "act"),
         counts.refused

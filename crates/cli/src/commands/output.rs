@@ -15,7 +15,7 @@ use super::held;
 use super::setup::Place;
 use crate::failure::Failure;
 use crate::render::{
-    Changed, Console, JsonLines, Preview, cost, counted, dollars, duration, ending_line, tokens, words,
+    Changed, Console, JsonLines, Preview, cost, counted, duration, ending_line, tokens, words,
 };
 
 /// Changed files that are named.
@@ -150,7 +150,7 @@ async fn account(
         counted(ledger.steps, "step"),
         tokens(ledger),
         if is_replayed(state) {
-            format!("{} (replayed: nobody was asked)", dollars(0))
+            format!("{} (replayed: nobody was asked)", words::dollars(0))
         } else {
             cost(ledger)
         },

@@ -9,8 +9,8 @@ use provost::core::changes::Changes;
 use provost::core::containment::Receipt;
 use provost::core::digest::Digest;
 use provost::core::event::{
-    ActDecided, ActFinished, Body, Event, GateVerdict, ModelFact, ModelFailed, RunCreated, Settlement,
-    SubmitVia, Verdict,
+    ActDecided, ActFinished, Body, Event, FoldedBy, GateVerdict, ModelFact, ModelFailed, RunCreated,
+    Settlement, SubmitVia, Verdict,
 };
 use provost::core::id::ActId;
 use provost::core::path::RelPath;
@@ -204,6 +204,19 @@ impl Console {
                 };
                 let (read, expected) = (grouped(missed.read), grouped(missed.expected));
                 self.line(&format!("{MARGIN}cache: {read} of {expected} tokens were there ({why})"));
+            }
+            Body::ContextFolded(folded) => {
+                let window = folded.window.map(|window| format!(" of {}", grouped(window)));
+                let by = match folded.by {
+                    FoldedBy::Model => "the model's summary stands for it",
+                    FoldedBy::Runtime => "a list of what was done stands for it",
+                };
+                self.line(&format!(
+                    "{MARGIN}context folded at {}{} tokens: what was said before step {} is taken out, {by}",
+                    grouped(folded.tokens),
+                    window.unwrap_or_default(),
+                    folded.from.0 + 1
+                ));
             }
             Body::CallInvalid(invalid) => {
                 let why = words.get(&invalid.result).unwrap_or_default();

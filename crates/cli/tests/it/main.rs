@@ -20,6 +20,7 @@ mod crash;
 mod demo;
 mod durable;
 mod evidence;
+mod folds;
 mod hostile;
 mod ignores;
 mod images;

@@ -193,6 +193,7 @@ impl RunState {
             Body::ProcessEnded(body) => self.process_ended(body),
             Body::WorkspaceDrifted(body) => self.workspace_drifted(&body.changes),
             Body::Note(body) => self.note(body),
+            Body::ContextFolded(body) => self.context_folded(body),
             Body::Submitted(body) => self.run_submitted(body),
             Body::GateJudged(body) => self.gate_judged(body),
             Body::RunFinished(body) => self.run_finished(body),
@@ -201,7 +202,7 @@ impl RunState {
 
     fn run_queued(&mut self, body: &RunQueued) -> Checked {
         must(body.policy.rules() <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
-        check_models(&body.price, body.routing.as_deref())?;
+        check_models(body.price.as_ref(), body.routing.as_deref())?;
         self.queued = Some(Box::new(body.clone()));
         Ok(())
     }
@@ -215,7 +216,7 @@ impl RunState {
         let shown = body.brief.as_ref().map_or(0, |brief| brief.images.len());
         must(shown <= MOST_IMAGES, "it shows more images than a contract can")?;
         let routing = body.routing.as_deref();
-        check_models(&body.price, routing)?;
+        check_models(body.price.as_ref(), routing)?;
         let priced = |routing: &Routing| routing.others.iter().all(|route| route.price.is_some());
         must(
             body.budget.cost_micros.is_none() || (body.price.is_some() && routing.is_none_or(priced)),
@@ -375,8 +376,10 @@ impl RunState {
             calls: vec![CallState::Pending; body.calls as usize],
             text: body.text,
             stop: body.stop,
-            followed_up: false,
+            // A summary is followed up by the fold, and by nothing else.
+            followed_up: self.is_folding(),
         });
+        self.answered_in_fold(body);
         Ok(())
     }
 
@@ -411,6 +414,11 @@ impl RunState {
             self.is_cut_off() == (body.why == InvalidCall::CutOff),
             "a call is cut off exactly when its answer is",
         )?;
+        let instead_of_summary = self.is_folding() && !self.is_cut_off();
+        must(
+            instead_of_summary == (body.why == InvalidCall::InsteadOfSummary),
+            "a call stands in the place of a summary exactly when one was asked for",
+        )?;
         self.must_be_pending(body.call)?;
         self.set_call(body.call, CallState::Settled);
         self.counts.invalid_calls += 1;
@@ -436,6 +444,7 @@ impl RunState {
         match body.call {
             Some(call) => {
                 must(!self.is_cut_off(), "the calls of an answer that was cut off are not acts")?;
+                must(!self.is_folding(), "the model was asked for a summary: its calls are not acts")?;
                 self.must_be_pending(call)?;
                 self.set_call(call, CallState::Open);
             }
@@ -642,6 +651,11 @@ impl RunState {
     }
 
     fn note(&mut self, body: &Note) -> Checked {
+        if body.why == NoteWhy::ContextFull {
+            self.check_full()?;
+            self.told_of_full_context();
+            return Ok(());
+        }
         must(self.next() == Next::Note(body.why), "no such note is due")?;
         if body.why == NoteWhy::Rewound {
             self.told_of_rewind();
@@ -660,7 +674,11 @@ impl RunState {
                 self.gate.verdict = None;
             }
             NoteWhy::Repeating => self.steered = self.repeats,
-            NoteWhy::CutOff | NoteWhy::Empty | NoteWhy::Rewound | NoteWhy::ProcessEnded => {}
+            NoteWhy::CutOff
+            | NoteWhy::Empty
+            | NoteWhy::Rewound
+            | NoteWhy::ProcessEnded
+            | NoteWhy::ContextFull => {}
         }
         Ok(())
     }
@@ -735,7 +753,7 @@ impl RunState {
 }
 
 /// The models of a contract can be, and so can their prices.
-fn check_models(price: &Option<Price>, routing: Option<&Routing>) -> Checked {
+fn check_models(price: Option<&Price>, routing: Option<&Routing>) -> Checked {
     routing.map_or(Ok(()), Routing::check)?;
     let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
     must(

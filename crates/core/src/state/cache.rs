@@ -25,6 +25,13 @@ struct Warm {
     broke: bool,
 }
 
+impl Cache {
+    /// The prompts that come begin otherwise, as they are meant to.
+    pub(super) fn forget(&mut self) {
+        self.warm.clear();
+    }
+}
+
 impl RunState {
     /// That the vendor read less from its cache than it had there, for the newest answer, if it did and that is not on
     /// record yet.

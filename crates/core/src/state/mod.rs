@@ -8,6 +8,7 @@ mod apply;
 mod cache;
 mod check;
 mod decided;
+mod fold;
 mod net;
 mod next;
 mod process;
@@ -168,6 +169,7 @@ pub struct RunState {
     /// Who was sent a request of which nobody knows what became, if no answer has come since.
     unresolved: Option<RouteId>,
     cache: cache::Cache,
+    fold: fold::Fold,
     step: Option<Step>,
     open: BTreeMap<ActId, OpenAct>,
     /// Commands that run under the driver that has the run, and what was decided of the hosts that they dial.
@@ -231,6 +233,7 @@ impl RunState {
             given_up: BTreeSet::new(),
             unresolved: None,
             cache: cache::Cache::default(),
+            fold: fold::Fold::default(),
             step: None,
             open: BTreeMap::new(),
             running: BTreeMap::new(),

@@ -4,6 +4,7 @@ use super::{CallState, GATE_RETRIES, RunState, STALL_LIMIT, invocation_id};
 use crate::act::Intent;
 use crate::brief::SCHEMA_ATTEMPTS;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
+use crate::fold::FoldedBy;
 use crate::id::{ActId, StepId};
 use crate::outcome::{Outcome, StopWhy};
 use crate::route::RouteId;
@@ -45,6 +46,8 @@ pub enum Next {
     JudgeGate(ActId),
     /// Say something to the model.
     Note(NoteWhy),
+    /// Fold the context.
+    Fold(FoldedBy),
     /// Leave the run for later: nobody is left who may be asked.
     Leave,
     /// End the run.
@@ -103,6 +106,9 @@ impl RunState {
         }
         if let Some(call) = self.pending_call() {
             return Next::Call(call);
+        }
+        if let Some(due) = self.next_of_fold() {
+            return due;
         }
         if let Some(run) = &self.gate.run {
             return Next::JudgeGate(run.act);

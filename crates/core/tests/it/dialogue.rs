@@ -1,9 +1,16 @@
 //! The dialogue: a call and its result are never apart, and results come in call order.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use provost_core::act::ActEnd;
 use provost_core::dialogue::{Dialogue, Item, ItemResult};
-use provost_core::event::{Body, Event};
+use provost_core::digest::Digest;
+use provost_core::event::{
+    Body, CallInvalid, CallRef, ContextFolded, Event, FoldedBy, InvalidCall, ModelAnswered, Note, NoteWhy,
+};
+use provost_core::id::StepId;
+use provost_core::route::RouteId;
 
 use crate::cases;
 use crate::world::{digest, good_run, journals};
@@ -11,40 +18,51 @@ use crate::world::{digest, good_run, journals};
 proptest! {
     #![proptest_config(cases(200))]
 
-    /// Worlds read several calls before the first is carried out, and finish them in any order.
+    /// Worlds read several calls before the first is carried out, finish them in any order, and fold.
     #[test]
     fn every_answer_with_calls_is_followed_by_its_results(events in journals()) {
         let mut dialogue = Dialogue::default();
-        let mut calls = 0;
-        for event in &events {
-            match dialogue.apply(event) {
-                Some(Item::Results(results)) => {
-                    prop_assert!(calls > 0, "results without calls");
-                    prop_assert_eq!(results.len(), calls);
-                    calls = 0;
+        let mut calls: BTreeMap<Digest, usize> = BTreeMap::new();
+        let cancelled = events.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
+        for mut event in events {
+            if let Body::ModelAnswered(body) = &mut event.body {
+                // Each answer has words of its own.
+                body.answer = digest(1_000 + calls.len() as u64);
+                calls.insert(body.answer, body.calls as usize);
+            }
+            dialogue.apply(&event);
+            let items = dialogue.items();
+            if let Some(first) = items.first() {
+                prop_assert_eq!(first, &Item::User(digest(1)), "the goal comes first, whatever was folded");
+            }
+            for (place, item) in items.iter().enumerate() {
+                let Item::Assistant(answer) = item else { continue };
+                match items.get(place + 1) {
+                    Some(Item::Results(results)) => prop_assert_eq!(results.len(), calls[answer]),
+                    Some(_) => prop_assert_eq!(calls[answer], 0, "results are missing"),
+                    None => {}
                 }
-                Some(Item::Assistant(_)) => {
-                    prop_assert_eq!(calls, 0, "an answer while results are due");
-                    let Body::ModelAnswered(body) = &event.body else { unreachable!() };
-                    calls = body.calls as usize;
-                }
-                Some(Item::User(_) | Item::Shown(..)) => prop_assert_eq!(calls, 0, "words between calls and results"),
-                None => {}
+            }
+            let answered = |at: usize| at > 0 && matches!(items[at - 1], Item::Assistant(_));
+            let results = items.iter().enumerate().filter(|(_, item)| matches!(item, Item::Results(_)));
+            for (at, _) in results {
+                prop_assert!(answered(at), "results without their answer");
             }
         }
-        let cancelled = events.iter().any(|event| matches!(event.body, Body::RunCancelled(_)));
-        prop_assert!(calls == 0 || cancelled, "the run ended with results due");
+        let waits = matches!(dialogue.items().last(), Some(Item::Assistant(answer)) if calls[answer] > 0);
+        prop_assert!(!waits || cancelled, "the run ended with results due");
     }
 
     #[test]
-    fn the_dialogue_is_the_same_in_two_halves(events in journals(), cut in any::<prop::sample::Index>()) {
-        let mut whole = Dialogue::default();
-        let all: Vec<Item> = events.iter().filter_map(|event| whole.apply(event)).collect();
-        let mut halves = Dialogue::default();
-        let (first, second) = events.split_at(cut.index(events.len()));
-        let mut items: Vec<Item> = first.iter().filter_map(|event| halves.apply(event)).collect();
-        items.extend(second.iter().filter_map(|event| halves.apply(event)));
-        prop_assert_eq!(items, all);
+    fn the_dialogue_only_grows_between_folds(events in journals()) {
+        let mut dialogue = Dialogue::default();
+        for event in &events {
+            let before = dialogue.items().to_vec();
+            dialogue.apply(event);
+            let folded = matches!(event.body, Body::ContextFolded(_));
+            prop_assert!(folded || dialogue.items().starts_with(&before));
+            prop_assert!(folded || dialogue.items().len() <= before.len() + 1);
+        }
     }
 }
 
@@ -76,12 +94,14 @@ fn results_come_in_call_order_whatever_finishes_first() {
     events.extend(ends.into_iter().chain(tail));
 
     let mut dialogue = Dialogue::default();
-    let items: Vec<Item> = events.iter().filter_map(|event| dialogue.apply(event)).collect();
+    for event in &events {
+        dialogue.apply(event);
+    }
     let result = |n: u64, end: ActEnd| ItemResult { text: digest(700 + n), is_error: end != ActEnd::Done };
     let results =
         Item::Results(vec![result(0, ActEnd::Done), result(1, ActEnd::Done), result(2, ActEnd::Refused)]);
     assert_eq!(
-        items,
+        dialogue.items(),
         [Item::User(digest(1)), Item::Assistant(digest(9)), results, Item::Assistant(digest(9))],
     );
 }
@@ -91,9 +111,10 @@ fn results_come_in_call_order_whatever_finishes_first() {
 fn the_gates_result_is_not_a_result_of_a_call() {
     let mut dialogue = Dialogue::default();
     for event in good_run() {
-        let item = dialogue.apply(&event);
+        let before = dialogue.items().len();
+        dialogue.apply(&event);
         if matches!(event.body, Body::GateJudged(_) | Body::RunFinished(_)) {
-            assert_eq!(item, None);
+            assert_eq!(dialogue.items().len(), before);
         }
     }
 }
@@ -105,5 +126,75 @@ fn a_number_of_calls_out_of_all_reason_takes_no_memory() {
     let Body::ModelAnswered(body) = &mut event.body else { unreachable!() };
     body.calls = u32::MAX;
     let mut dialogue = Dialogue::default();
-    assert_eq!(dialogue.apply(&event), Some(Item::Assistant(digest(9))));
+    dialogue.apply(&event);
+    assert_eq!(dialogue.items(), [Item::Assistant(digest(9))]);
+}
+
+#[test]
+fn a_fold_leaves_the_goal_and_the_newest_steps_word_for_word() {
+    let mut events = Vec::new();
+    let mut say = |seq: u64, body: Body| {
+        let of = good_run().remove(0);
+        events.push(Event { seq, body, ..of });
+    };
+    let Body::RunCreated(created) = good_run().remove(0).body else { unreachable!() };
+    let answer = good_run().into_iter().find_map(|event| match event.body {
+        Body::ModelAnswered(body) => Some(body),
+        _ => None,
+    });
+    let answered = |step: u32, calls: u32| {
+        let answer = answer.clone().unwrap();
+        let words = digest(100 + u64::from(step));
+        Body::ModelAnswered(ModelAnswered { step: StepId(step), calls, answer: words, ..answer })
+    };
+    let invalid = |step: u32| {
+        let call = CallRef { step: StepId(step), index: 0 };
+        Body::CallInvalid(CallInvalid {
+            call,
+            why: InvalidCall::UnknownTool,
+            result: digest(200 + u64::from(step)),
+        })
+    };
+    let note = |why, n| Body::Note(Note { why, text: digest(n) });
+    say(0, Body::RunCreated(created));
+    for step in 0..3 {
+        say(1, answered(step, 1));
+        say(2, invalid(step));
+    }
+    say(3, note(NoteWhy::ContextFull, 300));
+    say(4, answered(3, 1));
+    say(5, invalid(3));
+    say(6, note(NoteWhy::Rewound, 301));
+    say(7, note(NoteWhy::ContextFull, 300));
+    say(8, answered(4, 0));
+    let fold = |from: u32, n: u64| {
+        let (from, text) = (StepId(from), digest(n));
+        let route = RouteId::FIRST;
+        Body::ContextFolded(ContextFolded {
+            from,
+            by: FoldedBy::Model,
+            text,
+            route,
+            tokens: 90,
+            window: Some(100),
+        })
+    };
+    say(9, fold(2, 400));
+    let mut dialogue = Dialogue::default();
+    for event in &events {
+        dialogue.apply(event);
+    }
+    let results = |n| Item::Results(vec![ItemResult { text: digest(n), is_error: true }]);
+    let kept = [
+        Item::User(digest(1)),
+        Item::User(digest(400)),
+        Item::Assistant(digest(102)),
+        results(202),
+        // What else was said while a summary was asked for stays.
+        Item::User(digest(301)),
+    ];
+    assert_eq!(dialogue.items(), kept);
+    let again = Event { body: fold(5, 401), ..events.pop().unwrap() };
+    dialogue.apply(&again);
+    assert_eq!(dialogue.items(), [Item::User(digest(1)), Item::User(digest(401))]);
 }

@@ -68,11 +68,12 @@ fn kinds_are_all_kinds() {
         Body::WorkspaceRewound(_) => 19,
         Body::WorkspaceRestored(_) => 20,
         Body::Note(_) => 21,
-        Body::Submitted(_) => 22,
-        Body::GateJudged(_) => 23,
-        Body::RunHeld(_) => 24,
-        Body::RunCancelled(_) => 25,
-        Body::RunFinished(_) => 26,
+        Body::ContextFolded(_) => 22,
+        Body::Submitted(_) => 23,
+        Body::GateJudged(_) => 24,
+        Body::RunHeld(_) => 25,
+        Body::RunCancelled(_) => 26,
+        Body::RunFinished(_) => 27,
     };
     let places: Vec<usize> = one_of_each().iter().map(|event| place(&event.body)).collect();
     assert_eq!(places, (0..KINDS.len()).collect::<Vec<_>>());

@@ -4,6 +4,7 @@
 
 mod caps;
 mod drivers;
+mod folds;
 mod hand;
 mod images;
 mod net;
@@ -163,6 +164,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
             };
             after.iter().find(of_it).is_some_and(|event| matches!(event.body, Body::ActSettled(_)))
         }
+        // What answers it may as well answer anything else.
+        Body::Note(body) if body.why == NoteWhy::ContextFull => false,
         // Where nothing more was asked of the model it may be as well that it was told nothing.
         Body::Note(_) | Body::GateJudged(_) => after.iter().any(|event| match &event.body {
             Body::ModelAnswered(_) | Body::ActDecided(_) => true,
@@ -192,7 +195,8 @@ fn is_missed(events: &[Event], at: usize) -> bool {
         Body::ProcessChanged(_) => false,
         // Missed where traffic names the host, which the worlds have none of.
         Body::NetDecided(_) => false,
-        Body::PromptBroke(_) | Body::CacheMissed(_) => false,
+        // Without it a prompt is only longer.
+        Body::PromptBroke(_) | Body::CacheMissed(_) | Body::ContextFolded(_) => false,
     }
 }
 
@@ -202,7 +206,10 @@ fn is_bound(first: &Body, second: &Body) -> bool {
     let ends = matches!(first, Body::RunCreated(_)) || matches!(second, Body::RunFinished(_));
     let asked_for = matches!(first, Body::ModelAnswered(_))
         && matches!(second, Body::CallInvalid(_) | Body::ActDecided(_) | Body::Submitted(_) | Body::Note(_));
-    let awaited = matches!(first, Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_))
+    // A summary may be asked for after a request that failed.
+    let folds = matches!(first, Body::Note(body) if body.why == NoteWhy::ContextFull);
+    let awaited = !folds
+        && matches!(first, Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_))
         && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
     // A background command dials before the act that starts it is over, and after.
     let dials_on = match (first, second) {

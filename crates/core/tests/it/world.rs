@@ -17,10 +17,11 @@ use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStaged, ActStarted, Body, CallInvalid, CallRef,
-    DriverAttached, DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, ModelAnswered, ModelFact,
-    ModelFailed, NetDecided, Note, ProcessChanged, ProcessEnded, PromptBroke, Questions, RateLimitFact,
-    RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted, Told, Unapplied,
-    Verdict, WhyUnapplied, WindowFact, WorkspaceDrifted, WorkspaceRestored, WorkspaceRewound,
+    ContextFolded, DriverAttached, DriverDetached, Event, FoldedBy, GateJudged, GateVerdict, InvalidCall,
+    ModelAnswered, ModelFact, ModelFailed, NetDecided, Note, NoteWhy, ProcessChanged, ProcessEnded,
+    PromptBroke, Questions, RateLimitFact, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen,
+    Settlement, Submitted, Told, Unapplied, Verdict, WhyUnapplied, WindowFact, WorkspaceDrifted,
+    WorkspaceRestored, WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -404,6 +405,7 @@ impl World {
             }
             Next::JudgeGate(act) => self.judge(act),
             Next::Note(why) => self.append(Body::Note(Note { why, text: digest(7) })),
+            Next::Fold(by) => self.fold(by),
             Next::Finish(outcome) => self.finish(outcome),
         }
         true
@@ -549,7 +551,22 @@ impl World {
         true
     }
 
+    fn fold(&mut self, by: FoldedBy) {
+        let steps = self.state.ledger().steps;
+        let newest = (steps - self.state.folded_before()) as usize;
+        let from = StepId(steps - self.choices.pick(newest) as u32);
+        let route = self.state.route().unwrap_or_default();
+        let folded = ContextFolded { from, by, text: digest(6), route, tokens: 90, window: Some(100) };
+        self.append(Body::ContextFolded(folded));
+    }
+
     fn ask(&mut self, step: StepId, invocation: String, route: RouteId) {
+        if self.state.can_fold() && self.choices.once_in(20) {
+            return self.fold(FoldedBy::Runtime);
+        }
+        if self.state.can_fold() && !self.state.is_folding() && self.choices.once_in(10) {
+            return self.append(Body::Note(Note { why: NoteWhy::ContextFull, text: digest(7) }));
+        }
         let price = self.state.price_of(route).cloned();
         if self.troubles > 0 && self.choices.once_in(9) {
             self.troubles -= 1;
@@ -630,6 +647,10 @@ impl World {
             Body::ModelAnswered(body) => Some(body.stop == Stop::Length),
             _ => None,
         });
+        if cut_off != Some(true) && self.state.is_folding() {
+            let why = InvalidCall::InsteadOfSummary;
+            return self.append(Body::CallInvalid(CallInvalid { call, why, result: digest(20) }));
+        }
         if cut_off == Some(true) || (self.mood == Mood::Lively && self.choices.once_in(6)) {
             let why = match cut_off {
                 Some(true) => InvalidCall::CutOff,

@@ -177,6 +177,7 @@ pub(crate) fn plan(profile: &Profile, receipt: &Receipt) -> Plan {
         seccomp: Bytes(Vec::new()),
         brokered: false,
         limits: provost_core::caps::Caps::none(),
+        groups: None,
         require: profile.require.clone(),
     }
 }

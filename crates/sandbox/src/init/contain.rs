@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -97,7 +96,7 @@ fn become_command<'plan>(plan: &'plan Plan, ends: &Ends) -> Result<Ahead<'plan>,
     sys::close_from(3, true).step("descriptors")?;
     sys::reset_signals();
     if plan.rung > Rung::R0 {
-        limits(&plan.limits, plan.rung)?;
+        limits(plan)?;
     }
     if plan.rung >= Rung::R2 {
         rustix::thread::set_no_new_privs(true).step("no-new-privileges")?;
@@ -169,20 +168,24 @@ pub(super) fn execute(program: &Program) -> Failure {
     Failure::new("exec", result.raw_os_error(), program.name.as_str())
 }
 
-fn limits(limits: &Caps, rung: Rung) -> Result<(), Failure> {
+fn limits(plan: &Plan) -> Result<(), Failure> {
+    let (limits, rung) = (&plan.limits, plan.rung);
     let set = |resource, value: Option<u64>| match value {
         Some(value) => sys::limit(resource, value).step("limits"),
         None => Ok(()),
     };
     set(libc::RLIMIT_CORE, Some(0))?;
-    // The sum over the tree is watched; this bounds what one process can take between two looks. A quarter more, so that
-    // the tree is killed and the cap named rather than an allocation refused.
-    set(libc::RLIMIT_DATA, limits.memory_bytes.map(|bytes| bytes.saturating_add(bytes / 4)))?;
+    // What a control group bounds it is to bound alone, so that it can tell of it.
+    if plan.groups.is_none() {
+        // The sum over the tree is watched; this bounds what one process can take between two looks. A quarter more, so
+        // that the tree is killed and the cap named rather than an allocation refused.
+        set(libc::RLIMIT_DATA, limits.memory_bytes.map(|bytes| bytes.saturating_add(bytes / 4)))?;
+    }
     if let Some(ms) = limits.cpu_ms {
         sys::limit_cpu(ms.div_ceil(1000)).step("limits")?;
     }
     set(libc::RLIMIT_FSIZE, limits.file_bytes)?;
-    if rung >= Rung::R3 {
+    if rung >= Rung::R3 && plan.groups.is_none() {
         // Inside of the user namespace this counts the sandbox alone; outside it would count all of the user's.
         set(libc::RLIMIT_NPROC, limits.processes)?;
     }

@@ -67,7 +67,7 @@ pub(super) fn run(plan: &Plan, view: &View, ids: (u32, u32), ends: Ends) -> ! {
                 &unprotected,
             )
         }
-        Ok(Side::Parent(main)) => reap(main, &plan.limits, ids.0, ends),
+        Ok(Side::Parent(main)) => reap(main, plan, ids.0, ends),
         Err(errno) => fail(&ends.setup, Failure::new("fork", errno.raw_os_error(), "")),
     }
 }
@@ -120,7 +120,7 @@ pub(super) struct Last {
 }
 
 /// Collects the dead until the command itself is among them, or a cap is exceeded. Its own end is the end of all.
-fn reap(main: libc::pid_t, caps: &Caps, uid: u32, ends: Ends) -> ! {
+fn reap(main: libc::pid_t, plan: &Plan, uid: u32, ends: Ends) -> ! {
     // The set-up socket's end is how the supervisor learns that the command was executed, and the output's end that
     // nobody writes any more: this process must hold neither.
     let Ends { setup, status, output } = ends;
@@ -130,15 +130,17 @@ fn reap(main: libc::pid_t, caps: &Caps, uid: u32, ends: Ends) -> ! {
     let _ = sys::drop_capabilities();
     let kept = status.as_raw_fd() as u32;
     let _ = close_all_but(kept);
-    let last = watch(main, caps, uid);
+    let last = watch(main, plan, uid);
     if let Ok(text) = serde_json::to_vec(&last) {
         let _ = rustix::io::write(status.as_fd(), &text);
     }
     sys::exit(0)
 }
 
-fn watch(main: libc::pid_t, caps: &Caps, uid: u32) -> Last {
-    let mut sampler = Sampler::new(caps, Rung::R3, uid);
+fn watch(main: libc::pid_t, plan: &Plan, uid: u32) -> Last {
+    let caps = &plan.limits;
+    // A control group is the supervisor's to look at.
+    let mut sampler = if plan.groups.is_some() { None } else { Sampler::new(caps, Rung::R3, uid) };
     // Without it the sums are looked at when something has died, and a command that never ends has its limit of time.
     let signals = sys::child_signals().ok();
     loop {

@@ -2,6 +2,7 @@
 //! contains commands, and has 500 ms.
 
 mod broker;
+mod group;
 mod layer;
 
 use std::fs;
@@ -70,7 +71,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         built.map_err(|failure| failure.to_string())?;
         check()
     };
-    let checks: [(&str, libc::c_int, Check<'_>); 19] = [
+    let checks: [(&str, libc::c_int, Check<'_>); 20] = [
         (fact::SUBREAPER, 0, &subreaper),
         (fact::NO_NEW_PRIVILEGES, 0, &no_new_privileges),
         (fact::SECCOMP, 0, &|| filter(Sockets::Namespace)),
@@ -90,6 +91,7 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
         (fact::OPEN_FILES, 0, &open_files),
         (fact::IMAGE, all, &|| in_image(&|| scratch.image_only())),
         (fact::PROCESSES, libc::CLONE_NEWUSER, &|| processes(ids)),
+        (fact::CONTROL_GROUP, 0, &group::control_group),
     ];
     for (name, namespaces, check) in checks {
         say(name, in_child(namespaces, check));

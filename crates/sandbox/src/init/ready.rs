@@ -14,6 +14,7 @@ use rustix::pipe::PipeFlags;
 use super::supervise::KILL_LIMIT;
 use super::{contain, kill, pid1, read_all};
 use crate::bytes::Bytes;
+use crate::group::Group;
 use crate::plan::{Order, Plan};
 use crate::record::Failure;
 use crate::sys::{self, Side, Step};
@@ -30,6 +31,8 @@ pub(super) struct Ready {
     pub(super) signals: OwnedFd,
     /// Where the command has no `/tmp` of its own.
     pub(super) private: Option<PrivateTmp>,
+    /// The command's control group, where it has one.
+    pub(super) group: Option<Group>,
     pub(super) child: Child,
 }
 
@@ -45,8 +48,17 @@ impl Ready {
         if let (Some(rules), Some(private)) = (&mut plan.landlock, &private) {
             rules.full.push(private.0.as_path().into());
         }
-        match start(&plan, private.as_ref()) {
-            Ok(child) => Ok(Self { plan, signals, private, child }),
+        let groups = plan.groups.as_ref();
+        let group = groups.map(|home| Group::make(home.path(), &plan.limits)).transpose();
+        let started = group.and_then(|group| match start(&plan, private.as_ref(), group.as_ref()) {
+            Ok(child) => Ok((group, child)),
+            Err(failure) => {
+                let _ = group.as_ref().map(Group::remove);
+                Err(failure)
+            }
+        });
+        match started {
+            Ok((group, child)) => Ok(Self { plan, signals, private, group, child }),
             Err(failure) => {
                 private.iter().for_each(PrivateTmp::remove);
                 Err(failure)
@@ -62,7 +74,14 @@ impl Ready {
     /// Takes it away again. No command has been let go.
     pub(super) fn abandon(self) {
         self.child.abandon(self.plan.rung);
+        self.clear();
+    }
+
+    /// Takes away what was made for the command beside its processes, which are gone.
+    pub(super) fn clear(&self) {
         self.private.iter().for_each(PrivateTmp::remove);
+        // One that somebody is still in stays until it is swept.
+        let _ = self.group.as_ref().map(Group::remove);
     }
 }
 
@@ -107,7 +126,11 @@ pub(super) fn parse<T: serde::de::DeserializeOwned>(fd: &OwnedFd) -> Result<T, F
     serde_json::from_slice(&text).map_err(|error| Failure::new("plan", libc::EBADMSG, error.to_string()))
 }
 
-fn start(plan: &Plan, private: Option<&PrivateTmp>) -> Result<Child, Failure> {
+fn start(plan: &Plan, private: Option<&PrivateTmp>, group: Option<&Group>) -> Result<Child, Failure> {
+    let fork = |namespaces| match group {
+        Some(group) => sys::fork_into(namespaces, group.folder()),
+        None => sys::fork(namespaces),
+    };
     let (output, output_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?;
     let _ = rustix::pipe::fcntl_setpipe_size(&output, PIPE_SIZE);
     rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK).step("pipe")?;
@@ -117,7 +140,7 @@ fn start(plan: &Plan, private: Option<&PrivateTmp>) -> Result<Child, Failure> {
         let ids = sys::ids();
         let (status, status_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?;
         rustix::fs::fcntl_setfl(&status, OFlags::NONBLOCK).step("pipe")?;
-        match sys::fork(pid1::NAMESPACES).step("user-namespace")? {
+        match fork(pid1::NAMESPACES).step("user-namespace")? {
             Side::Child => {
                 let _ = sys::close_others([&setup_end, &status_end, &output_end]);
                 let ends = pid1::Ends { setup: setup_end, status: status_end, output: output_end };
@@ -126,7 +149,7 @@ fn start(plan: &Plan, private: Option<&PrivateTmp>) -> Result<Child, Failure> {
             Side::Parent(pid) => Ok(Child { pid, setup, status: Some(status), output }),
         }
     } else {
-        match sys::fork(0).step("fork")? {
+        match fork(0).step("fork")? {
             Side::Child => {
                 let _ = sys::close_others([&setup_end, &output_end]);
                 let ends = contain::Ends { setup: setup_end, output: output_end };

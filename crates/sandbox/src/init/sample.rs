@@ -1,7 +1,8 @@
 //! What the processes of a tree take together, looked up in `/proc` at intervals.
 //!
 //! What the kernel can refuse by itself it refuses (`contain.rs`). It knows no sum over a tree without a control group, so
-//! sums are watched here: a breach is noticed late, and what it reached by then is said.
+//! sums are watched here: a breach is noticed late, and what it reached by then is said. Where there is a group
+//! (`group.rs`), only processor time is left to be watched.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use provost_core::caps::{Cap, CapHit, Caps};
 use provost_core::containment::Rung;
 
 use super::read_proc;
+use crate::group::Group;
 use crate::sys;
 
 /// The sums of one tree.
@@ -46,6 +48,29 @@ impl Sampler {
             processes_refused: rung >= Rung::R3 && uid != 0,
             hits: Vec::new(),
         })
+    }
+
+    /// Watches what a control group adds up and no kernel bounds: processor time.
+    pub(super) fn of_group(caps: &Caps) -> Option<Self> {
+        let interval = Duration::from_millis(100);
+        caps.cpu_ms.map(|_| Self {
+            caps: Caps { cpu_ms: caps.cpu_ms, ..Caps::none() },
+            interval,
+            due: Instant::now() + interval,
+            processes_refused: true,
+            hits: Vec::new(),
+        })
+    }
+
+    /// As [`look`](Self::look), at a group.
+    pub(super) fn look_at(&mut self, group: &Group) -> Option<CapHit> {
+        if Instant::now() < self.due {
+            return None;
+        }
+        self.due = Instant::now() + self.interval;
+        let reached = group.cpu_ms();
+        let limit = self.caps.limit(Cap::Cpu).filter(|limit| reached > *limit)?;
+        Some(CapHit { cap: Cap::Cpu, limit, reached })
     }
 
     /// When the next look is due.
@@ -106,7 +131,7 @@ fn ended_by(raw: i32, signal: i32) -> bool {
 }
 
 /// Keeps the furthest of each cap.
-fn note(hits: &mut Vec<CapHit>, hit: CapHit) {
+pub(super) fn note(hits: &mut Vec<CapHit>, hit: CapHit) {
     match hits.iter_mut().find(|found| found.cap == hit.cap) {
         Some(found) => found.reached = found.reached.max(hit.reached),
         None => hits.push(hit),

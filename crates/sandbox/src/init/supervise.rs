@@ -18,6 +18,7 @@ use super::sample::{self, Sampler};
 use super::{contain, kill, overlay};
 use crate::broker;
 use crate::engine::{Container, Fate};
+use crate::group::Group;
 use crate::plan::Order;
 use crate::record::{self, Ended, ExitRecord, Failure};
 use crate::sandbox::memory;
@@ -80,7 +81,7 @@ fn supervise(descriptors: Vec<OwnedFd>, launcher: OwnedFd, ready: Result<Ready, 
     };
     let result = ready.and_then(|ready| {
         let result = run(&control, &order, folder.as_fd(), launcher, &ready);
-        ready.private.iter().for_each(PrivateTmp::remove);
+        ready.clear();
         result
     });
     match result {
@@ -117,7 +118,7 @@ fn run(
     launcher: OwnedFd,
     ready: &Ready,
 ) -> Result<ExitRecord, Failure> {
-    let Ready { plan, signals, private, child } = ready;
+    let Ready { plan, signals, private, group, child } = ready;
     // Nobody of the same user reads our memory or takes our descriptors. Not earlier: who is forked before has to write
     // files of `/proc` that then belong to root.
     let _ = sys::prctl(libc::PR_SET_DUMPABLE, 0);
@@ -153,10 +154,11 @@ fn run(
         output_open: true,
         notice: Notice::NotWanted,
         last: Last::default(),
-        sampler: if plan.rung >= Rung::R3 {
-            None
-        } else {
-            Sampler::new(&plan.limits, plan.rung, sys::ids().0)
+        group: group.as_ref(),
+        sampler: match group {
+            Some(_) => Sampler::of_group(&plan.limits),
+            None if plan.rung >= Rung::R3 => None,
+            None => Sampler::new(&plan.limits, plan.rung, sys::ids().0),
         },
     };
     let limit = Duration::from_millis(order.wall_ms);
@@ -175,6 +177,7 @@ fn run(
         hits = sample::reached(&plan.limits, watch.sampler.take(), status);
     }
     hits.extend(full_layer(&plan.limits, layer.as_ref()));
+    let over = over.or(group.as_ref().and_then(|group| judge(group, &plan.limits, status, &mut hits)));
     let output = std::mem::replace(&mut watch.capture, Capture::new(0, 0)).finish();
     let cut = cut.or(over.map(Cut::Capped));
     if let (Fate::NeverStarted, None) = (fate, cut) {
@@ -202,6 +205,20 @@ fn run(
         caps: hits,
         unprotected,
     })
+}
+
+/// What a control group says of a command that has ended: the cap that the kernel killed it for; others are noted.
+fn judge(group: &Group, caps: &Caps, status: Option<i32>, hits: &mut Vec<CapHit>) -> Option<CapHit> {
+    group.out_of_processes(caps).into_iter().for_each(|hit| sample::note(hits, hit));
+    let over = group.out_of_memory(caps)?;
+    // All that is in the group is killed, process 1 too, which then says nothing.
+    let killed = |raw: i32| libc::WIFSIGNALED(raw) && libc::WTERMSIG(raw) == libc::SIGKILL;
+    if status.is_none_or(killed) {
+        return Some(over);
+    }
+    // Something that outlived the command for a moment.
+    sample::note(hits, over);
+    None
 }
 
 /// Has an engine say how a container ended whose program of the engine's ended by itself with a raw wait status, and
@@ -415,6 +432,8 @@ struct Watch<'run> {
     notice: Notice,
     /// What is known of its end.
     last: Last,
+    /// The command's control group, where it has one.
+    group: Option<&'run Group>,
     /// Watches the sums of the tree where no process 1 does.
     sampler: Option<Sampler>,
 }
@@ -438,7 +457,11 @@ impl Watch<'_> {
             }
             self.drain_once();
             self.give_notice();
-            if let Some(hit) = self.sampler.as_mut().and_then(|sampler| sampler.look(tree)) {
+            let over = self.sampler.as_mut().and_then(|sampler| match self.group {
+                Some(group) => sampler.look_at(group),
+                None => sampler.look(tree),
+            });
+            if let Some(hit) = over {
                 return Some(Cut::Capped(hit));
             }
             if Instant::now() >= deadline {
@@ -526,6 +549,8 @@ impl Watch<'_> {
     /// Makes sure that the tree is gone, takes the output that is left in the pipe, and counts what lives on.
     fn finish(&mut self, rung: Rung, cut: bool) -> u32 {
         let deadline = Instant::now() + KILL_LIMIT;
+        // At one stroke, what is being forked too; what follows collects them.
+        self.group.into_iter().for_each(Group::kill);
         let survivors = match rung {
             Rung::R3 | Rung::R4 => {
                 let _ = sys::kill(self.child.pid, libc::SIGKILL);

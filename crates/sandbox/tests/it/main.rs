@@ -9,6 +9,7 @@ mod egress;
 mod engines;
 mod files;
 mod git;
+mod groups;
 mod hosts;
 mod images;
 mod kernel;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::args::{object, text};
 use crate::failure::{BadCall, Failure};
 use crate::text::diff;
-use crate::tool::{Context, Effect, Observation, SeenState, Tool, WriteSet};
+use crate::tool::{Context, Effect, SeenState, Tool, WriteSet};
 use crate::write::hard_links;
 
 use crate::text::put;
@@ -93,10 +93,8 @@ impl Tool for ApplyPatch {
             .filter(|change| change.before != change.after)
             .collect();
         if changes.is_empty() {
-            return Ok(Effect::Observe(Observation {
-                text: "the patch changes nothing: the files already are as it leaves them\n".to_owned(),
-                seen: Vec::new(),
-            }));
+            let report = "the patch changes nothing: the files already are as it leaves them\n".to_owned();
+            return Ok(Effect::Write(WriteSet { changes, report, seen: Vec::new() }));
         }
         Ok(Effect::Write(WriteSet { changes, report, seen }))
     }

@@ -93,13 +93,14 @@ impl Sim {
         let clock = world.clone();
         let script = Arc::new(scenario.script.clone());
         let model = |refused_from| -> Arc<dyn provost_model::Provider> {
-            Arc::new(SimModel { world: world.clone(), script: script.clone(), refused_from })
+            let (summary, counts) = (scenario.summary.clone(), scenario.window.is_some());
+            Arc::new(SimModel { world: world.clone(), script: script.clone(), refused_from, summary, counts })
         };
         let runtime = Runtime {
             store: Arc::new(SimStore(world.clone())),
             others: (0..scenario.contract.routing.others.len()).map(|_| model(None)).collect(),
             provider: model(scenario.refused_from),
-            model: ModelFact::new("sim", "sim", ""),
+            model: ModelFact { window: scenario.window, ..ModelFact::new("sim", "sim", "") },
             tools: Registry::standard(),
             executor: Arc::new(SimExecutor(world.clone())),
             approver: Arc::new(Approver),

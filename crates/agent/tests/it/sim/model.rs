@@ -3,7 +3,8 @@
 use std::future::ready;
 use std::sync::Arc;
 
-use provost_core::event::Body;
+use provost_core::dialogue::{Dialogue as Said, Item};
+use provost_core::event::{Body, NoteWhy};
 use provost_core::transcript::{Message, Usage};
 use provost_model::{
     Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink,
@@ -16,12 +17,18 @@ pub(crate) struct SimModel {
     pub(crate) script: Arc<Vec<Answer>>,
     /// From how many answers on its key is refused.
     pub(crate) refused_from: Option<usize>,
+    /// What it answers where it is asked for a summary.
+    pub(crate) summary: Answer,
+    /// Whether its vendor counts what it is sent, or says the same each time.
+    pub(crate) counts: bool,
 }
 
 struct Playing {
     world: Arc<World>,
     script: Arc<Vec<Answer>>,
     refused_from: Option<usize>,
+    summary: Answer,
+    counts: bool,
     answers: usize,
     results: usize,
 }
@@ -40,11 +47,13 @@ impl Provider for SimModel {
     }
 
     fn open(&self, _: Prelude) -> Box<dyn Dialogue> {
-        let Self { world, script, refused_from } = self;
+        let Self { world, script, refused_from, summary, counts } = self;
         Box::new(Playing {
             world: world.clone(),
             script: script.clone(),
             refused_from: *refused_from,
+            summary: summary.clone(),
+            counts: *counts,
             answers: 0,
             results: 0,
         })
@@ -70,26 +79,51 @@ impl Dialogue for Playing {
         _: &'a mut dyn Sink,
     ) -> BoxFuture<'a, Result<Answer, Failure>> {
         // I2: what the model is shown is durable.
-        self.world.with(|state| {
-            let of_calls = |body: &Body| match body {
-                Body::ActFinished(finished) => state.events.iter().any(|event| {
-                    matches!(&event.body, Body::ActDecided(act) if act.act == finished.act && act.call.is_some())
-                }),
-                Body::CallInvalid(_) => true,
-                _ => false,
-            };
-            let durable = state.events.iter().filter(|event| of_calls(&event.body)).count();
-            assert_eq!(self.results, durable, "the model is shown what is in the journal, no more and no less");
-            let answered = state.events.iter().filter(|event| matches!(event.body, Body::ModelAnswered(_))).count();
-            assert_eq!(self.answers, answered);
+        let (answered, in_script, for_summary) = self.world.with(|state| {
+            let mut said = Said::default();
+            for event in &state.events {
+                said.apply(event);
+            }
+            let (mut answers, mut results) = (0, 0);
+            for item in said.items() {
+                match item {
+                    Item::Assistant(_) => answers += 1,
+                    Item::Results(these) => results += these.len(),
+                    Item::User(_) => {}
+                }
+            }
+            assert_eq!(
+                self.results, results,
+                "the model is shown what is in the journal, no more and no less"
+            );
+            assert_eq!(self.answers, answers);
+            let (mut answered, mut in_script, mut for_summary) = (0, 0, false);
+            for event in &state.events {
+                match &event.body {
+                    Body::ModelAnswered(_) => {
+                        answered += 1;
+                        in_script += usize::from(!for_summary);
+                    }
+                    Body::Note(body) if body.why == NoteWhy::ContextFull => for_summary = true,
+                    Body::ContextFolded(_) => for_summary = false,
+                    _ => {}
+                }
+            }
             assert!(invocation.id.ends_with(&answered.to_string()), "{} after {answered}", invocation.id);
+            (answered, in_script, for_summary)
         });
         self.world.pass("before an answer");
-        if self.refused_from.is_some_and(|from| self.answers >= from) {
+        if self.refused_from.is_some_and(|from| answered >= from) {
             return Box::pin(ready(Err(Failure::new(FailureClass::Auth, "the key is refused"))));
         }
-        let mut answer = self.script.get(self.answers).cloned().unwrap_or_else(|| Answer::text("done"));
-        let usage = Usage { input: 10, output: 5, ..Usage::default() };
+        let mut answer = if for_summary {
+            self.summary.clone()
+        } else {
+            self.script.get(in_script).cloned().unwrap_or_else(|| Answer::text("done"))
+        };
+        // As much as is estimated, so that drivers that were told a count and such that were not see the same.
+        let input = if self.counts { self.prompt_bytes() as u64 / 3 } else { 10 };
+        let usage = Usage { input, output: 5, ..Usage::default() };
         answer.usage = Some(usage);
         self.world.with(|state| state.billed += usage.total());
         self.world.pass("after an answer");

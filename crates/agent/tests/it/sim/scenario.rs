@@ -44,6 +44,10 @@ pub(crate) struct Scenario {
     pub(crate) script: Vec<Answer>,
     /// From how many answers on the first model's key is refused; another stands in for it.
     pub(crate) refused_from: Option<usize>,
+    /// Tokens that the models' windows hold, where what is said is to be folded.
+    pub(crate) window: Option<u64>,
+    /// What a model answers where it is asked for a summary.
+    pub(crate) summary: Answer,
 }
 
 pub(crate) const FILES: [(&str, &str); 3] =
@@ -107,7 +111,18 @@ impl Scenario {
                 ..Routing::default()
             };
         }
-        Self { begins, contract, script, refused_from }
+        // Drawn apart, as above.
+        let mut folds = Draw::new(seed ^ 0x666f);
+        let window = (folds.below(3) == 0).then(|| 40 + 10 * folds.below(4));
+        if window.is_some() {
+            contract.budget.tokens = None;
+            contract.routing.others.iter_mut().for_each(|route| route.model.window = window);
+        }
+        let summary = match folds.below(3) {
+            0 => Answer::calls(vec![call("read_file", json!({ "path": "a.txt" }))]),
+            _ => Answer::text("what was done"),
+        };
+        Self { begins, contract, script, refused_from, window, summary }
     }
 }
 
