@@ -104,7 +104,10 @@ impl Driver<'_> {
             let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
                 Ok(tokens) => self.fitting(tokens, estimate),
-                Err(bound) => return self.finish(Outcome::BudgetSpent { bound }).await,
+                Err(bound) => {
+                    let needed = state.ledger().need(bound, state.price_of(route), estimate);
+                    return self.finish_short(Outcome::BudgetSpent { bound }, needed).await;
+                }
             };
             // All attempts of a step share what is left of the run's time.
             let timeout = left().min(ANSWER_LIMIT);
@@ -123,15 +126,13 @@ impl Driver<'_> {
                     tokio::select! {
                         biased;
                         Some(call) = heard.recv() => {
-                            let sight = Sight {
-                                recorder: &self.recorder,
-                                files: &self.files,
-                                limits: &self.limits,
-                                environment: &self.environment,
-                                image: self.image.as_ref(),
-                                // Only what is allowed outright is read ahead.
-                                cleared: &[],
-                            };
+                            // Only what is allowed outright is read ahead.
+                            let sight = Sight::new(
+                                (&self.recorder, &self.files),
+                                &self.limits,
+                                &self.environment,
+                                self.image.as_ref(),
+                            );
                             self.ahead.hear(call, &self.runtime.tools, &sight);
                         }
                         answer = &mut asking => break Some(answer),
@@ -346,6 +347,11 @@ impl Driver<'_> {
 
     /// Ends the run.
     pub(crate) async fn finish(&mut self, outcome: Outcome) -> Result<(), RunError> {
+        self.finish_short(outcome, None).await
+    }
+
+    /// Ends the run; where a bound does not let the next call be made, with what that would have needed.
+    async fn finish_short(&mut self, outcome: Outcome, needed: Option<u64>) -> Result<(), RunError> {
         self.end_processes().await?;
         let tree = self.tree_now().await?;
         let state = self.recorder.state();
@@ -357,7 +363,7 @@ impl Driver<'_> {
             // Something changed between the gate and now: the drift is recorded, so the gate is due again.
             return self.recorder.commit().await;
         }
-        self.recorder.record(Body::RunFinished(RunFinished { outcome, verified, tree }))?;
+        self.recorder.record(Body::RunFinished(RunFinished { outcome, verified, tree, needed }))?;
         self.recorder.commit().await
     }
 

@@ -124,7 +124,7 @@ impl RunError {
             Self::Unsound { .. }
                 | Self::Event(_)
                 | Self::Gone(_)
-                | Self::Store(StoreError::Unreadable { .. })
+                | Self::Store(StoreError::Unreadable { .. } | StoreError::Corrupt { .. })
         )
     }
 

@@ -204,6 +204,13 @@ pub(crate) struct ModelArgs {
     /// Model name, as the vendor has it.
     #[arg(long, value_name = "NAME", env = "PROVOST_MODEL")]
     pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+/// Where a model is asked.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct EndpointArgs {
     /// Vendor or local runtime, as `provost providers` lists them: says base URL, wire and key variable.
     #[arg(long, value_name = "NAME", env = "PROVOST_PROVIDER")]
     pub(crate) provider: Option<String>,
@@ -706,18 +713,8 @@ pub(crate) struct Models {
     /// Only models whose name has this in it.
     #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) only: Option<String>,
-    /// Vendor or local runtime, as `provost providers` lists them; without one, and without --base-url, nobody is asked.
-    #[arg(long, value_name = "NAME", env = "PROVOST_PROVIDER")]
-    pub(crate) provider: Option<String>,
-    /// Base URL of the API [default: the provider's].
-    #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
-    pub(crate) base_url: Option<String>,
-    /// The wire it speaks [default: the provider's, or openai].
-    #[arg(long, value_enum, env = "PROVOST_WIRE")]
-    pub(crate) wire: Option<Wire>,
-    /// Environment variable that holds the key [default: the provider's, such as OPENAI_API_KEY].
-    #[arg(long, value_name = "VAR")]
-    pub(crate) key_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
     /// Your file of prices and windows, which goes before the table of the program [default: prices.toml in the user's
     /// config folder].
     #[arg(long, value_name = "FILE", env = "PROVOST_PRICES")]

@@ -674,6 +674,10 @@ pub struct RunFinished {
     pub verified: bool,
     /// The workspace's files at the end.
     pub tree: TreeDigest,
+    /// Where a bound on tokens or money did not let the next call be made: what the least call would have needed, in tokens or
+    /// millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
 }
 
 /// Names of all kinds.

@@ -311,14 +311,9 @@ impl Driver<'_> {
 
     /// Gives a tool its view of the run.
     pub(crate) fn in_context<R>(&self, cleared: &[Touch], f: impl FnOnce(&Context<'_>) -> R) -> R {
-        let sight = Sight {
-            recorder: &self.recorder,
-            files: &self.files,
-            limits: &self.limits,
-            environment: &self.environment,
-            image: self.image.as_ref(),
-            cleared,
-        };
+        let sight =
+            Sight::new((&self.recorder, &self.files), &self.limits, &self.environment, self.image.as_ref())
+                .cleared(cleared);
         sight.look(f)
     }
 

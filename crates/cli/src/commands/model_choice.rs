@@ -255,12 +255,12 @@ fn is_local(base: &BaseUrl) -> bool {
 }
 
 pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
-    let provider = args.provider.as_deref().map(provider).transpose()?;
-    let wire = args.wire.or(provider.map(|row| Wire::of(row.wire))).unwrap_or(Wire::Openai);
+    let provider = args.endpoint.provider.as_deref().map(provider).transpose()?;
+    let wire = args.endpoint.wire.or(provider.map(|row| Wire::of(row.wire))).unwrap_or(Wire::Openai);
     let Some(name) = args.model.clone() else {
         return Err(Failure::usage("no model is named").hint("give --model NAME, or set PROVOST_MODEL"));
     };
-    let base_url = match (&args.base_url, provider) {
+    let base_url = match (&args.endpoint.base_url, provider) {
         (Some(given), _) => given.clone(),
         (None, Some(row)) => row
             .base_url
@@ -275,7 +275,7 @@ pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
         wire,
         name,
         base_url,
-        key_env: args.key_env.clone(),
+        key_env: args.endpoint.key_env.clone(),
         provider,
         window: None,
         cassette: None,

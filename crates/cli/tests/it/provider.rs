@@ -457,6 +457,11 @@ fn i6_each_bound_ends_in_4_by_name_and_is_not_passed() {
     let case = Case::new(steps());
     let ran = case.run(Wire::OpenAi, &["--max-tokens", "100"]).code(4);
     assert_eq!((&ran.last()["tokens"], case.model.requests().len()), (&json!(0), 0));
+    let shown = case.env.provost(["show", &ran.run()]).code(0);
+    assert!(
+        shown.stdout.contains("the next call needs ") && shown.stdout.contains(", and 100 is left"),
+        "{shown}"
+    );
 }
 
 #[test]

@@ -469,3 +469,25 @@ fn workers_of_one_process_share_what_they_left() {
     assert_eq!(case.model.requests().len(), 1, "a refused key is refused again");
     assert_eq!(case.state("quick-5"), "done");
 }
+
+/// What is wrong with one run keeps nobody from the others.
+#[test]
+fn a_damaged_run_leaves_the_others_alone() {
+    let case = Case::new([write("b.txt", "two\n")]);
+    let _ = case.enqueue("One.", &["--id", "job-one"]).code(0);
+    let _ = case.enqueue("Two.", &["--id", "job-two"]).code(0);
+    let store = rusqlite::Connection::open(case.env.store()).unwrap();
+    let damage = "UPDATE event SET json = CAST(replace(CAST(json AS TEXT), 'run.queued', 'run.quexed') AS BLOB) WHERE key >> 32 = \
+                  (SELECT id FROM run WHERE name = 'job-one')";
+    assert_eq!(store.execute(damage, []).unwrap(), 1);
+    drop(store);
+    let shown = case.env.provost(["status"]).code(0);
+    assert!(shown.stdout.contains("job-one") && shown.stdout.contains("damaged: "), "{shown}");
+    assert!(
+        shown.stdout.lines().any(|line| line.starts_with("job-two") && line.contains("queued")),
+        "{shown}"
+    );
+    let _ = case.worker(&[]);
+    assert_eq!(case.state("job-two"), "done");
+    assert_eq!(fs::read_to_string(case.repo.path.join("b.txt")).unwrap(), "two\n");
+}

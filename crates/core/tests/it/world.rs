@@ -1009,7 +1009,7 @@ impl World {
         let tree = tree(&self.files);
         let verified =
             self.state.gate_holds() && self.state.last_gate().is_some_and(|judged| judged.tree == tree);
-        self.append(Body::RunFinished(RunFinished { outcome, verified, tree }));
+        self.append(Body::RunFinished(RunFinished { outcome, verified, tree, needed: None }));
     }
 
     /// A change of a file as it is now: to something new, or away.

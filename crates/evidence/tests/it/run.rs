@@ -246,6 +246,7 @@ impl Run {
             outcome: if with == WithGate::Failing { Outcome::GateFailed } else { Outcome::Done },
             verified: with == WithGate::Passing,
             tree: end.clone(),
+            needed: None,
         }));
     }
 

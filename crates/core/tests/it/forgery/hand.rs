@@ -167,7 +167,7 @@ impl Hand {
     pub(super) fn end(&self, outcome: Outcome, verified: bool) -> Body {
         let tree =
             self.0.last_gate().map_or_else(|| world::tree(&world::start()), |judged| judged.tree.clone());
-        Body::RunFinished(RunFinished { outcome, verified, tree })
+        Body::RunFinished(RunFinished { outcome, verified, tree, needed: None })
     }
 }
 
