@@ -477,7 +477,7 @@ fn a_damaged_run_leaves_the_others_alone() {
     let _ = case.enqueue("One.", &["--id", "job-one"]).code(0);
     let _ = case.enqueue("Two.", &["--id", "job-two"]).code(0);
     let store = rusqlite::Connection::open(case.env.store()).unwrap();
-    let damage = "UPDATE event SET json = CAST(replace(CAST(json AS TEXT), 'run.queued', 'run.quexed') AS BLOB) WHERE key >> 32 = \
+    let damage = "UPDATE event SET json = replace(json, 'run.queued', 'run.quexed') WHERE key >> 32 = \
                   (SELECT id FROM run WHERE name = 'job-one')";
     assert_eq!(store.execute(damage, []).unwrap(), 1);
     drop(store);
