@@ -20,16 +20,30 @@ use crate::recorder::Recorder;
 
 /// A tool's view of the run.
 pub(crate) struct Sight<'a> {
-    pub(crate) recorder: &'a Recorder,
-    pub(crate) files: &'a Files,
-    pub(crate) limits: &'a Limits,
-    pub(crate) environment: &'a BTreeMap<String, String>,
-    pub(crate) image: Option<&'a Image>,
+    recorder: &'a Recorder,
+    files: &'a Files,
+    limits: &'a Limits,
+    environment: &'a BTreeMap<String, String>,
+    image: Option<&'a Image>,
     /// What was put before the policy for the act at hand, and is allowed by it or by a person.
-    pub(crate) cleared: &'a [Touch],
+    cleared: &'a [Touch],
 }
 
-impl Sight<'_> {
+impl<'a> Sight<'a> {
+    pub(crate) fn new(
+        (recorder, files): (&'a Recorder, &'a Files),
+        limits: &'a Limits,
+        environment: &'a BTreeMap<String, String>,
+        image: Option<&'a Image>,
+    ) -> Self {
+        Self { recorder, files, limits, environment, image, cleared: &[] }
+    }
+
+    /// With touches that a person has allowed.
+    pub(crate) fn cleared(self, cleared: &'a [Touch]) -> Self {
+        Self { cleared, ..self }
+    }
+
     pub(crate) fn look<R>(&self, f: impl FnOnce(&Context<'_>) -> R) -> R {
         let state = self.recorder.state();
         let salt = self.recorder.salt();

@@ -105,7 +105,10 @@ impl Driver<'_> {
             let reserved = state.ledger().reserve(state.price_of(route), estimate, self.limits.answer_tokens);
             let max_output = match reserved {
                 Ok(tokens) => self.fitting(tokens, estimate),
-                Err(bound) => return self.spent(bound).await,
+                Err(bound) => {
+                    let needed = state.ledger().need(bound, state.price_of(route), estimate);
+                    return self.spent(bound, needed).await;
+                }
             };
             // All attempts of a step share what is left of the run's time.
             let timeout = left().min(ANSWER_LIMIT);
@@ -124,15 +127,13 @@ impl Driver<'_> {
                     tokio::select! {
                         biased;
                         Some(call) = heard.recv() => {
-                            let sight = Sight {
-                                recorder: &self.recorder,
-                                files: &self.files,
-                                limits: &self.limits,
-                                environment: &self.environment,
-                                image: self.image.as_ref(),
-                                // Only what is allowed outright is read ahead.
-                                cleared: &[],
-                            };
+                            // Only what is allowed outright is read ahead.
+                            let sight = Sight::new(
+                                (&self.recorder, &self.files),
+                                &self.limits,
+                                &self.environment,
+                                self.image.as_ref(),
+                            );
                             self.ahead.hear(call, &self.tools, &sight);
                         }
                         answer = &mut asking => break Some(answer),
@@ -170,7 +171,7 @@ impl Driver<'_> {
                         return Ok(());
                     }
                     if left().is_zero() {
-                        return self.spent(Bound::Time).await;
+                        return self.spent(Bound::Time, None).await;
                     }
                     let Some(wait) = wait else {
                         // The state knows whether anybody else may be asked.
@@ -271,7 +272,7 @@ impl Driver<'_> {
             serde_json::to_vec(&answer.assistant).map_err(|error| RunError::Internal(error.to_string()))?;
         let bytes = (json.len() as u64).max(heard);
         // Half of a count is no count: what is missing would be free.
-        let prompt_bytes = self.talk.dialogue.prompt_bytes() as u64;
+        let prompt_bytes = self.talk.text_bytes();
         let told = answer.usage.map(plausible).filter(|usage| !is_half(usage, bytes, prompt_bytes));
         let estimated = told.is_none();
         self.talk.meter(told);
@@ -345,10 +346,10 @@ impl Driver<'_> {
         self.recorder.commit().await
     }
 
-    /// Ends whoever asks: the budget has no more for it.
-    async fn spent(&mut self, bound: Bound) -> Result<(), RunError> {
+    /// Ends whoever asks: the budget has no more for it, who needed so much.
+    async fn spent(&mut self, bound: Bound, needed: Option<u64>) -> Result<(), RunError> {
         if self.agent == AgentId::ROOT {
-            return self.finish(Outcome::BudgetSpent { bound }).await;
+            return self.finish_short(Outcome::BudgetSpent { bound }, needed).await;
         }
         for process in self.recorder.state().open_processes_of(self.agent) {
             self.end_process(process).await?;
@@ -358,6 +359,11 @@ impl Driver<'_> {
 
     /// Ends the run.
     pub(crate) async fn finish(&mut self, outcome: Outcome) -> Result<(), RunError> {
+        self.finish_short(outcome, None).await
+    }
+
+    /// Ends the run; where a bound does not let the next call be made, with what that would have needed.
+    async fn finish_short(&mut self, outcome: Outcome, needed: Option<u64>) -> Result<(), RunError> {
         self.end_processes().await?;
         let tree = self.tree_now().await?;
         let state = self.recorder.state();
@@ -369,7 +375,7 @@ impl Driver<'_> {
             // Something changed between the gate and now: the drift is recorded, so the gate is due again.
             return self.recorder.commit().await;
         }
-        self.recorder.record(Body::RunFinished(RunFinished { outcome, verified, tree }))?;
+        self.recorder.record(Body::RunFinished(RunFinished { outcome, verified, tree, needed }))?;
         self.recorder.commit().await
     }
 

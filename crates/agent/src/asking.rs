@@ -132,6 +132,19 @@ pub(crate) fn done(recorder: &Recorder, spool: &Path) {
     let _ = remove_at(&place(spool, recorder.lease.run.as_str()));
 }
 
+/// Whom a run asked for an answer of which nobody knows what became: the vendor may have given it, and charged for it. Also
+/// where its driver was killed and nobody has taken the run up since. `spool` is the folder beside its store.
+///
+/// # Errors
+///
+/// [`RunError::Spool`] where the record of the request cannot be read.
+pub fn lost_request(spool: &Path, state: &RunState) -> Result<Option<RouteId>, RunError> {
+    let path = place(spool, state.stream().as_str());
+    let asking = read(&path).map_err(|source| RunError::Spool { path, source })?;
+    let lost = asking.filter(|asking| asking.is_open(state)).map(|asking| asking.route);
+    Ok(lost.or_else(|| state.unresolved()))
+}
+
 impl Asking {
     /// Whether the journal does not say what became of it.
     fn is_open(&self, state: &RunState) -> bool {

@@ -17,6 +17,7 @@ use provost_model::Prelude;
 use provost_tools::Registry;
 
 use crate::ahead::Ahead;
+use crate::brief::Schema;
 use crate::door::{Dials, Processes, Servers};
 use crate::error::RunError;
 use crate::executor::Contained;
@@ -77,6 +78,8 @@ pub(crate) struct Driver<'a> {
     pub(crate) aside: Aside,
     /// What the containment in force was made for, beside the run's policy.
     pub(crate) narrow: Narrow,
+    /// What the last answer has to satisfy.
+    pub(crate) schema: Option<Schema>,
     pub(crate) files: Files,
     pub(crate) sandbox: Arc<dyn Contained>,
     pub(crate) limits: Limits,
@@ -222,8 +225,10 @@ impl Driver<'_> {
         let step = self.recorder.state().agent(self.agent).and_then(Agent::step);
         let step = step.ok_or_else(|| RunError::Internal("no step is under way".to_owned()))?;
         let summary = self.last_words();
+        let wrong = self.schema.as_ref().and_then(|schema| schema.wrong(&summary));
+        let wrong = wrong.map(|words| self.recorder.content(words));
         let summary = self.recorder.content(summary);
-        self.recorder.record(Body::Submitted(Submitted { step, via, summary }))
+        self.recorder.record(Body::Submitted(Submitted { step, via, summary, wrong }))
     }
 
     /// The digest of the workspace as it is now; what changed unnoticed is recorded first.

@@ -137,6 +137,17 @@ impl From<NotCanonical> for RunError {
 }
 
 impl RunError {
+    /// Whether it is what is wrong with the journal of one run, which says nothing of others in its store.
+    pub(crate) fn is_of_one_run(&self) -> bool {
+        matches!(
+            self,
+            Self::Unsound { .. }
+                | Self::Event(_)
+                | Self::Gone(_)
+                | Self::Store(StoreError::Unreadable { .. } | StoreError::Corrupt { .. })
+        )
+    }
+
     /// The process exit code.
     pub fn exit_code(&self) -> u8 {
         match self {

@@ -1,6 +1,7 @@
 //! The content that events name: what a fork takes with them.
 
 use provost_core::act::{Change, Intent};
+use provost_core::brief::BriefFact;
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Event, RateLimitFact};
 use provost_core::id::RunId;
@@ -14,9 +15,12 @@ const AT_ONCE: usize = 16 * 1024 * 1024;
 /// Digests of all content that an event names.
 pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
     match &event.body {
-        Body::RunQueued(body) => vec![body.goal],
+        Body::RunQueued(body) => [vec![body.goal], briefed(body.brief.as_deref())].concat(),
         Body::RunHeld(body) => vec![body.why],
-        Body::RunCreated(body) => vec![body.goal, body.system, body.tools, body.manifest],
+        Body::RunCreated(body) => {
+            let words = vec![body.goal, body.system, body.tools, body.manifest];
+            [words, briefed(body.brief.as_deref())].concat()
+        }
         Body::ModelAnswered(body) => [Some(body.answer), body.raw_usage, extras(body.rate_limits.as_ref())]
             .into_iter()
             .flatten()
@@ -41,7 +45,7 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         Body::WorkspaceRewound(body) => sides(&body.changes),
         Body::Note(body) => vec![body.text],
         Body::ContextFolded(body) => vec![body.text],
-        Body::Submitted(body) => vec![body.summary],
+        Body::Submitted(body) => [Some(body.summary), body.wrong].into_iter().flatten().collect(),
         Body::DriverAttached(_)
         | Body::DriverDetached(_)
         | Body::ActApproved(_)
@@ -55,6 +59,11 @@ pub(crate) fn named_by(event: &Event) -> Vec<Digest> {
         | Body::WorkspaceRestored(_)
         | Body::RunFinished(_) => Vec::new(),
     }
+}
+
+fn briefed(brief: Option<&BriefFact>) -> Vec<Digest> {
+    let images = brief.into_iter().flat_map(|brief| &brief.images).map(|image| image.data);
+    brief.and_then(|brief| brief.schema).into_iter().chain(images).collect()
 }
 
 fn extras(limits: Option<&RateLimitFact>) -> Option<Digest> {

@@ -77,12 +77,23 @@ impl Driver<'_> {
                     .to_owned()
             }
             NoteWhy::GateFailed => self.gate_report().await?,
+            NoteWhy::WrongAnswer => self.told_wrong().await?,
             NoteWhy::ProcessEnded => self.told_of_ends(),
             NoteWhy::ContextFull => fold::REQUEST.to_owned(),
             NoteWhy::Rewound => rewind::told(self.recorder.state()),
         };
         let text = self.recorder.content(text);
         self.recorder.record(Body::Note(Note { why, text }))
+    }
+
+    async fn told_wrong(&self) -> Result<String, RunError> {
+        let wrong = self.recorder.state().submitted().and_then(|submitted| submitted.wrong);
+        let wrong = wrong.ok_or_else(|| RunError::Internal("nothing is wrong with the answer".to_owned()))?;
+        let words = String::from_utf8_lossy(&self.recorder.bytes(&wrong).await?).into_owned();
+        Ok(format!(
+            "The answer is not accepted: it does not satisfy the schema.\n{words}\n\nCall `submit` again. Its `summary` has to \
+             be JSON text that satisfies the schema, with nothing around it."
+        ))
     }
 
     async fn gate_report(&mut self) -> Result<String, RunError> {

@@ -6,6 +6,7 @@
 mod ahead;
 mod ask;
 mod asking;
+mod brief;
 mod checkout;
 mod door;
 mod driver;
@@ -40,6 +41,8 @@ mod tree;
 mod undo;
 mod worker;
 
+pub use asking::lost_request;
+pub use brief::image;
 pub use driver::Ending;
 pub use error::RunError;
 pub use executor::{Background, Contained, Executor, Host, Served};

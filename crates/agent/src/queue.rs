@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use provost_core::brief::Brief;
 use provost_core::contract::{Contract, Source};
 use provost_core::event::{Body, Draft, Event, ModelFact, Questions, RunQueued};
 use provost_core::id::{AgentId, RunId};
@@ -10,6 +11,7 @@ use provost_evidence::content::Salt;
 use provost_evidence::git::{GitError, Repository};
 use provost_journal::{Blob, Head, Lease, Store, StoreError};
 
+use crate::brief;
 use crate::error::RunError;
 use crate::lease::Held;
 use crate::runtime::{self, Clock, Order, new_run, random};
@@ -126,8 +128,12 @@ async fn put(
     }
     let body = Body::RunQueued(Box::new(fact));
     let draft = Draft { at_ms: clock(), agent: AgentId(0), body };
-    let goal = Blob::new(&salt, order.contract.goal.clone().into_bytes());
-    store.append(lease, &Head::empty(), vec![draft], vec![goal]).await?;
+    let mut blobs = vec![Blob::new(&salt, order.contract.goal.clone().into_bytes())];
+    brief::fact(&order.contract.brief, |bytes| {
+        blobs.push(Blob::new(&salt, bytes.to_vec()));
+        salt.digest(bytes)
+    });
+    store.append(lease, &Head::empty(), vec![draft], blobs).await?;
     Ok(Enqueued::Now)
 }
 
@@ -162,6 +168,7 @@ fn same(events: &[Event], wanted: &RunQueued) -> Result<(), RunError> {
         ("the servers of tools", found.servers == wanted.servers),
         ("the verification", found.gate == wanted.gate),
         ("the limits", found.limits == wanted.limits),
+        ("what is asked of the model", found.brief == wanted.brief),
     ];
     match parts.iter().find(|(_, same)| !same) {
         Some((part, _)) => taken(&format!("{part} differs")),
@@ -182,6 +189,7 @@ fn fact(order: &Queued, salt: &Salt) -> RunQueued {
         model: order.model.clone(),
         routing: contract.routing.clone().kept(),
         servers: contract.servers.clone(),
+        brief: brief::fact(&contract.brief, |bytes| salt.digest(bytes)),
         key_env: order.key_env.clone(),
         root: order.workspace.display().to_string(),
         repository: order.repository.as_ref().map(|path| path.display().to_string()),
@@ -190,9 +198,10 @@ fn fact(order: &Queued, salt: &Salt) -> RunQueued {
 }
 
 /// The order that was queued, with the workspace as it is now.
-pub(crate) fn order(queued: &RunQueued, goal: String) -> Result<Order, RunError> {
+pub(crate) fn order(queued: &RunQueued, goal: String, brief: Brief) -> Result<Order, RunError> {
     let contract = Contract {
         goal,
+        brief,
         policy: queued.policy.clone(),
         budget: queued.budget,
         gate: queued.gate.clone(),

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use provost_core::act::Intent;
+use provost_core::brief::ImageFact;
 use provost_core::dialogue::{Dialogue, Item, ItemResult};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft, Event};
 use provost_core::id::AgentId;
 use provost_core::state::RunState;
-use provost_core::transcript::{Assistant, CallResult, Message, Stop};
+use provost_core::transcript::{Assistant, CallResult, Image, Message, Stop};
 use provost_evidence::chain::Head;
 use provost_evidence::content::Salt;
 use provost_journal::{Blob, Lease, Store};
@@ -217,6 +218,13 @@ impl Recorder {
         for item in items {
             match item {
                 Item::User(digest) => messages.push(Message::user(self.text(&digest).await?)),
+                Item::Shown(digest, shown) => {
+                    let mut images = Vec::with_capacity(shown.len());
+                    for ImageFact { media, data, .. } in shown {
+                        images.push(Image { media, data: self.text(&data).await? });
+                    }
+                    messages.push(Message::User { text: self.text(&digest).await?, images });
+                }
                 Item::Assistant(digest) => {
                     let answer = self.assistant(&digest).await?;
                     call_ids = answer.calls.iter().map(|call| call.id.clone()).collect();
@@ -252,6 +260,10 @@ impl Recorder {
         for item in items {
             match item {
                 Item::User(digest) | Item::Assistant(digest) => missing.push(*digest),
+                Item::Shown(digest, images) => {
+                    missing.push(*digest);
+                    missing.extend(images.iter().map(|image| image.data));
+                }
                 Item::Results(results) => missing.extend(results.iter().map(|result| result.text)),
             }
         }

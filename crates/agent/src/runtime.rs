@@ -10,6 +10,7 @@ use provost_core::act::show_argv;
 use provost_core::agents::AgentLimits;
 use provost_core::containment::Rung;
 use provost_core::contract::{Contract, Gate, Limits, Source};
+use provost_core::digest::Digest;
 use provost_core::event::{
     Body, DriverAttached, Event, MOST_RULES, ModelFact, RunCreated, RunFinished, Settlement, Verdict,
 };
@@ -32,6 +33,7 @@ use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
 use crate::asking;
+use crate::brief::{self, Schema};
 use crate::door::{Servers, dials};
 use crate::driver::{Driver, Ending};
 use crate::error::RunError;
@@ -219,6 +221,8 @@ impl Runtime {
     fn make_ready(&self, order: &Order) -> Result<Ready, RunError> {
         check(&order.contract)?;
         self.check_routes(order.contract.routing.others.len())?;
+        let asked = brief::fact(&order.contract.brief, |_| Digest::ZERO);
+        brief::check_carried(asked.as_deref(), self.providers())?;
         let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
         let tracked = files.scan_base()?;
         files.show_servers(&order.contract.servers, &self.host);
@@ -255,6 +259,7 @@ impl Runtime {
         let tools = serde_json::to_vec(&specs).map_err(|error| RunError::Internal(error.to_string()))?;
         let system = prompt::system(&order.contract, files.root(), sandbox.receipt());
         let contract = order.contract;
+        let asked = brief::fact(&contract.brief, |bytes| recorder.content(bytes));
         let created = RunCreated {
             provost: env!("CARGO_PKG_VERSION").to_owned(),
             goal: recorder.content(contract.goal.as_bytes()),
@@ -268,6 +273,7 @@ impl Runtime {
             model: recorder.state().queued().map_or(&self.model, |queued| &queued.model).clone(),
             routing: contract.routing.kept(),
             servers: contract.servers,
+            brief: asked,
             source: order.source,
             repository: order.repository.map(|path| path.display().to_string()),
             root: files.root().display().to_string(),
@@ -279,8 +285,10 @@ impl Runtime {
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
         attach(&mut recorder, sandbox.as_ref())?;
-        let prelude =
+        let mut prelude =
             Prelude { system, tools: specs, max_output: limits.answer_tokens, ..Prelude::default() };
+        let fact = recorder.state().created().and_then(|created| created.brief.as_deref());
+        brief::tell(&mut prelude, fact, contract.brief.schema.as_deref())?;
         let driver = self.driver(recorder, files, sandbox, prelude, limits, held.mail.clone())?;
         self.drive(driver, held).await
     }
@@ -364,6 +372,7 @@ impl Runtime {
             return Box::pin(self.begin_queued(recorder, held)).await.map(Taken::Driven);
         };
         self.check_routes(created.routing.as_ref().map_or(0, |routing| routing.others.len()))?;
+        brief::check_carried(created.brief.as_deref(), self.providers())?;
         let mut files =
             Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
         // Before anybody looks at the files: what a rewind had yet to put back is not drift.
@@ -384,8 +393,10 @@ impl Runtime {
 
         attach(&mut recorder, sandbox.as_ref())?;
         asking::account(&mut recorder, &self.spool)?;
-        let prelude =
+        let mut prelude =
             Prelude { system, tools: specs, max_output: created.limits.answer_tokens, ..Prelude::default() };
+        let schema = brief::schema_text(created.brief.as_deref(), &recorder).await?;
+        brief::tell(&mut prelude, created.brief.as_deref(), schema.as_deref())?;
         let mut driver = self.driver(recorder, files, sandbox, prelude, created.limits, held.mail.clone())?;
         driver.accept_drift()?;
         driver.recorder.commit().await?;
@@ -412,7 +423,8 @@ impl Runtime {
             return Err(RunError::Gone(format!("`{run}` was never started: its journal is empty")));
         };
         let goal = String::from_utf8_lossy(&recorder.bytes(&queued.goal).await?).into_owned();
-        let order = queue::order(&queued, goal)?;
+        let brief = brief::read(queued.brief.as_deref(), &recorder).await?;
+        let order = queue::order(&queued, goal, brief)?;
         let ready = self.make_ready(&order)?;
         Box::pin(self.begin(order, ready, recorder, held)).await
     }
@@ -447,6 +459,8 @@ impl Runtime {
         // A fork has the salt of the run that it goes on with, and that run's prompt.
         let affinity = recorder.salt().digest(b"affinity").to_string()[..32].to_owned();
         let prelude = Prelude { affinity: Some(affinity), ..prelude };
+        let schema =
+            prelude.schema.as_ref().map(|asked| Schema::read(&asked.schema.to_string())).transpose()?;
         let route = recorder.state().route().unwrap_or_default();
         let own_specs = prelude.tools.clone();
         Ok(Driver {
@@ -458,6 +472,7 @@ impl Runtime {
             agent: AgentId::ROOT,
             aside: Aside::default(),
             narrow: Narrow::root(),
+            schema,
             files,
             sandbox,
             limits,
@@ -483,6 +498,11 @@ impl Runtime {
         other
             .map_or(Some(&self.provider), |other| self.others.get(other))
             .ok_or_else(|| RunError::Internal(format!("nobody is there to be asked as model {route}")))
+    }
+
+    /// Everybody who may be asked.
+    fn providers(&self) -> impl Iterator<Item = &dyn Provider> {
+        std::iter::once(&self.provider).chain(&self.others).map(AsRef::as_ref)
     }
 
     fn check_routes(&self, others: usize) -> Result<(), RunError> {
@@ -778,6 +798,7 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
     }
     contract.limits.agents.check().map_err(RunError::Contract)?;
     contract.routing.check().map_err(|why| RunError::Contract(format!("the routing cannot be: {why}")))?;
+    brief::check(&contract.brief)?;
     if contract.gate.as_ref().is_some_and(|gate| gate.argv.is_empty()) {
         return refuse("the verification command is empty");
     }

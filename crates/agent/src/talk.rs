@@ -15,6 +15,9 @@ use provost_model::{Dialogue, Prelude, Provider, RateLimits};
 /// at 3.5 to 4.5; the low figure makes the estimate err on the side of the budget.
 pub(crate) const BYTES_PER_TOKEN: u64 = 3;
 
+/// Tokens that an image is taken for: no vendor counts more for one.
+const IMAGE_TOKENS: u64 = 5_000;
+
 /// Bytes that no token is longer than on average, in any text: for saying that something cannot fit.
 const MOST_BYTES_PER_TOKEN: u64 = 8;
 
@@ -27,12 +30,16 @@ pub(crate) struct Talk {
     /// What the vendor last said of its limits, and when.
     pub(crate) limits_told: Option<(Instant, RateLimits)>,
     sent: RunningDigest,
+    /// Images that were shown, and the bytes of the request that they are.
+    shown: u64,
+    shown_bytes: u64,
 }
 
 /// A request as its vendor counted it.
 #[derive(Debug, Clone, Copy)]
 struct Metered {
     bytes: u64,
+    shown: u64,
     tokens: u64,
 }
 
@@ -122,10 +129,16 @@ impl Talk {
             metered: None,
             limits_told: None,
             sent: salt.running(),
+            shown: 0,
+            shown_bytes: 0,
         }
     }
 
     pub(crate) fn push(&mut self, message: &Message) {
+        if let Message::User { images, .. } = message {
+            self.shown += images.len() as u64;
+            self.shown_bytes += images.iter().map(|image| image.data.len() as u64).sum::<u64>();
+        }
         self.dialogue.push(message);
     }
 
@@ -137,23 +150,29 @@ impl Talk {
         (sent.bytes() > 0).then(|| PromptFact { bytes: sent.bytes(), digest: sent.digest() })
     }
 
+    /// Bytes of the next request that are no image: of those the bytes say nothing about the tokens.
+    pub(crate) fn text_bytes(&self) -> u64 {
+        (self.dialogue.prompt_bytes() as u64).saturating_sub(self.shown_bytes)
+    }
+
     /// Input tokens of the next request: what the vendor counted for the last one, and what came since.
     pub(crate) fn estimate(&self) -> u64 {
-        let bytes = self.dialogue.prompt_bytes() as u64;
+        let bytes = self.text_bytes();
         match self.metered {
             // Rounded up: two parts have more between them than one whole.
-            Some(Metered { bytes: then, tokens }) => {
-                tokens + bytes.saturating_sub(then).div_ceil(BYTES_PER_TOKEN)
+            Some(Metered { bytes: then, shown, tokens }) => {
+                let images = self.shown.saturating_sub(shown) * IMAGE_TOKENS;
+                tokens + bytes.saturating_sub(then).div_ceil(BYTES_PER_TOKEN) + images
             }
-            None => bytes.div_ceil(BYTES_PER_TOKEN),
+            None => bytes.div_ceil(BYTES_PER_TOKEN) + self.shown * IMAGE_TOKENS,
         }
     }
 
     /// Input tokens that the next request has at the very least.
     pub(crate) fn least(&self) -> u64 {
-        let bytes = self.dialogue.prompt_bytes() as u64;
+        let bytes = self.text_bytes();
         match self.metered {
-            Some(Metered { bytes: then, tokens }) => {
+            Some(Metered { bytes: then, tokens, .. }) => {
                 tokens + bytes.saturating_sub(then) / MOST_BYTES_PER_TOKEN
             }
             None => bytes / MOST_BYTES_PER_TOKEN,
@@ -167,8 +186,11 @@ impl Talk {
 
     /// Takes what the vendor counted for the request that was just answered.
     pub(crate) fn meter(&mut self, usage: Option<Usage>) {
-        self.metered =
-            usage.map(|usage| Metered { bytes: self.dialogue.prompt_bytes() as u64, tokens: usage.prompt() });
+        self.metered = usage.map(|usage| Metered {
+            bytes: self.text_bytes(),
+            shown: self.shown,
+            tokens: usage.prompt(),
+        });
     }
 
     /// Says again what was said so far, and finds out whether it is what was sent then, byte for byte: `step` is due next.
@@ -205,7 +227,7 @@ impl Talk {
         for message in messages {
             if matches!(message, Message::Assistant(_)) {
                 if let Some((_, tokens)) = counted.filter(|(newest, _)| *newest == answer) {
-                    self.metered = Some(Metered { bytes: self.dialogue.prompt_bytes() as u64, tokens });
+                    self.metered = Some(Metered { bytes: self.text_bytes(), shown: self.shown, tokens });
                 }
                 if broke.is_none()
                     && looked(answer)

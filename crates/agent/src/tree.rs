@@ -80,6 +80,8 @@ impl Driver<'_> {
         let mut prelude = self.root_prelude.clone();
         let briefing = self.recorder.state().agent(agent).and_then(|agent| agent.briefing());
         if let Some(briefing) = briefing {
+            // The answer that the contract asks for is the root's to give.
+            prelude.schema = None;
             prelude.system.push_str(&String::from_utf8_lossy(&self.recorder.bytes(&briefing).await?));
         }
         let route = self.recorder.state().route().unwrap_or_default();

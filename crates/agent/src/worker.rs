@@ -154,7 +154,17 @@ impl<'a> Worker<'a> {
             if self.interrupt.is_requested() {
                 break;
             }
-            let Some(events) = self.is_due(&row).await? else { continue };
+            let events = match self.is_due(&row).await {
+                Ok(Some(events)) => events,
+                Ok(None) => continue,
+                // What is wrong with one run is no reason to leave the others.
+                Err(error) if error.is_of_one_run() => {
+                    self.later().insert(row.run.clone(), Later::Never);
+                    self.shop.leaves(&row.run, &Left::Failed(error));
+                    return Ok(Took::One);
+                }
+                Err(error) => return Err(error),
+            };
             if self.drive(&row.run, &events).await? == Took::One {
                 return Ok(Took::One);
             }

@@ -1,6 +1,7 @@
 //! What was typed.
 
 mod agent_runtime;
+mod brief;
 mod containment;
 mod image;
 mod routing;
@@ -20,6 +21,7 @@ use provost::core::id::RunId;
 use provost::tools::Registry;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
+pub(crate) use brief::BriefArgs;
 pub(crate) use containment::{Doctor, Extra, Sandbox, SandboxCommand, Selftest};
 pub(crate) use image::{ImageCommand, Images};
 pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
@@ -198,11 +200,18 @@ pub(crate) enum Wire {
     Ollama,
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ModelArgs {
     /// Model name, as the vendor has it.
     #[arg(long, value_name = "NAME", env = "PROVOST_MODEL")]
     pub(crate) model: Option<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
+}
+
+/// Where a model is asked.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct EndpointArgs {
     /// Vendor or local runtime, as `provost providers` lists them: says base URL, wire and key variable.
     #[arg(long, value_name = "NAME", env = "PROVOST_PROVIDER")]
     pub(crate) provider: Option<String>,
@@ -301,6 +310,8 @@ pub(crate) struct OrderArgs {
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) routing: RoutingArgs,
+    #[command(flatten)]
+    pub(crate) brief: BriefArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
@@ -509,9 +520,16 @@ pub(crate) struct GoingOn {
     /// Base URL, where the endpoint has moved.
     #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
     pub(crate) base_url: Option<String>,
+    /// Where an answer was lost on its way and the base URL is another now: `go-on` asks there, though the vendor before may
+    /// have charged for it.
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = UnknownOutcome::AskAgain)]
+    pub(crate) unknown_outcome: UnknownOutcome,
     /// Environment variable that holds the key.
     #[arg(long, value_name = "VAR")]
     pub(crate) key_env: Option<String>,
+    /// The cassette of a run that is replayed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
     #[command(flatten)]
@@ -721,18 +739,8 @@ pub(crate) struct Models {
     /// Only models whose name has this in it.
     #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) only: Option<String>,
-    /// Vendor or local runtime, as `provost providers` lists them; without one, and without --base-url, nobody is asked.
-    #[arg(long, value_name = "NAME", env = "PROVOST_PROVIDER")]
-    pub(crate) provider: Option<String>,
-    /// Base URL of the API [default: the provider's].
-    #[arg(long, value_name = "URL", env = "PROVOST_BASE_URL")]
-    pub(crate) base_url: Option<String>,
-    /// The wire it speaks [default: the provider's, or openai].
-    #[arg(long, value_enum, env = "PROVOST_WIRE")]
-    pub(crate) wire: Option<Wire>,
-    /// Environment variable that holds the key [default: the provider's, such as OPENAI_API_KEY].
-    #[arg(long, value_name = "VAR")]
-    pub(crate) key_env: Option<String>,
+    #[command(flatten)]
+    pub(crate) endpoint: EndpointArgs,
     /// Your file of prices and windows, which goes before the table of the program [default: prices.toml in the user's
     /// config folder].
     #[arg(long, value_name = "FILE", env = "PROVOST_PRICES")]

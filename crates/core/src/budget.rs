@@ -145,6 +145,30 @@ impl Ledger {
         Ok(output)
     }
 
+    /// What the least call of so many input tokens would take of a bound, in its unit (tokens, or millionths of a US dollar);
+    /// `None` where the bound is of another kind, or the price is not known.
+    pub fn need(&self, bound: Bound, price: Option<&Price>, input_estimate: u64) -> Option<u64> {
+        match bound {
+            Bound::Tokens => Some(input_estimate.saturating_add(LEAST_OUTPUT)),
+            Bound::Cost => {
+                let (dearest, output_price) = price?.dearest();
+                let input = u128::from(input_estimate) * u128::from(dearest);
+                let all = input + u128::from(LEAST_OUTPUT) * u128::from(output_price);
+                u64::try_from(all.div_ceil(1_000_000)).ok()
+            }
+            Bound::Steps | Bound::Time => None,
+        }
+    }
+
+    /// What is left of a bound on tokens or money, in its unit.
+    pub fn left(&self, bound: Bound) -> Option<u64> {
+        match bound {
+            Bound::Tokens => Some(self.budget.tokens?.saturating_sub(self.usage.total())),
+            Bound::Cost => Some(self.budget.cost_micros?.saturating_sub(self.cost_micros)),
+            Bound::Steps | Bound::Time => None,
+        }
+    }
+
     pub(crate) fn settle(&mut self, usage: &Usage, price: Option<&Price>) {
         self.usage.add(usage);
         match price {

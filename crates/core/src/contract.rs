@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agents::AgentLimits;
+use crate::brief::Brief;
 use crate::budget::{Budget, Price};
 use crate::path::RelPath;
 use crate::policy::{Policy, Preset};
@@ -125,6 +126,8 @@ pub struct Contract {
     pub limits: Limits,
     /// Servers of tools that are somebody else's.
     pub servers: Vec<Server>,
+    /// What is asked of the model beside the goal.
+    pub brief: Brief,
 }
 
 impl Contract {
@@ -139,6 +142,7 @@ impl Contract {
             routing: Routing::default(),
             limits: Limits::default(),
             servers: Vec::new(),
+            brief: Brief::default(),
         }
     }
 
@@ -181,6 +185,13 @@ impl Contract {
     #[must_use]
     pub fn servers(mut self, servers: Vec<Server>) -> Self {
         self.servers = servers;
+        self
+    }
+
+    /// Sets what is asked of the model beside the goal.
+    #[must_use]
+    pub fn brief(mut self, brief: Brief) -> Self {
+        self.brief = brief;
         self
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::act::{ActEnd, Intent};
+use crate::brief::ImageFact;
 use crate::digest::Digest;
 use crate::event::{Body, CallRef, Event, MOST_CALLS, NoteWhy};
 use crate::id::{ActId, AgentId, StepId};
@@ -12,6 +13,8 @@ use crate::id::{ActId, AgentId, StepId};
 pub enum Item {
     /// Words of the person or the runtime (blob: text).
     User(Digest),
+    /// The same, with images beside it (blobs: base64).
+    Shown(Digest, Vec<ImageFact>),
     /// An answer of the model (blob: JSON of an assistant message).
     Assistant(Digest),
     /// Results of the calls of the answer before it, in call order.
@@ -77,7 +80,13 @@ impl Dialogue {
             return;
         }
         match &event.body {
-            Body::RunCreated(body) => self.push(About::Goal, Item::User(body.goal)),
+            Body::RunCreated(body) => {
+                let goal = match &body.brief {
+                    Some(brief) if !brief.images.is_empty() => Item::Shown(body.goal, brief.images.clone()),
+                    _ => Item::User(body.goal),
+                };
+                self.push(About::Goal, goal);
+            }
             Body::Note(body) => {
                 let about = if body.why == NoteWhy::ContextFull {
                     self.is_folding = true;

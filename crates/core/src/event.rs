@@ -10,6 +10,7 @@ pub use read::BadEvent;
 
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 pub use crate::agents::AgentEnded;
+use crate::brief::BriefFact;
 use crate::budget::{Budget, Price};
 use crate::containment::Receipt;
 use crate::contract::{Gate, Limits, Source};
@@ -237,6 +238,9 @@ pub struct RunCreated {
     /// Servers of tools that are somebody else's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Server>,
+    /// What is asked of the model beside the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brief: Option<Box<BriefFact>>,
     /// Where the files came from.
     pub source: Source,
     /// Absolute path of the repository that holds the source's objects, on the machine that made the run.
@@ -271,13 +275,16 @@ pub struct ModelFact {
     /// Tokens that prompt and answer may have together, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
+    /// Whether nobody is asked: the answers come from a cassette, and cost nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
 }
 
 impl ModelFact {
     /// A model of which no more is known.
     pub fn new(wire: impl Into<String>, name: impl Into<String>, endpoint: impl Into<String>) -> Self {
         let (wire, name, endpoint) = (wire.into(), name.into(), endpoint.into());
-        Self { wire, name, endpoint, provider: None, window: None }
+        Self { wire, name, endpoint, provider: None, window: None, replayed: false }
     }
 }
 
@@ -410,7 +417,7 @@ pub enum InvalidCall {
     BadArguments,
     /// It names something outside the workspace.
     Outside,
-    /// The answer was cut off: its calls may be incomplete.
+    /// The answer was cut off, by its length or by the vendor's filter: its calls may be incomplete.
     CutOff,
     /// The model was asked for a summary of what was said.
     InsteadOfSummary,
@@ -590,6 +597,8 @@ pub enum NoteWhy {
     Rewound,
     /// Background commands ended.
     ProcessEnded,
+    /// What was submitted does not satisfy the schema.
+    WrongAnswer,
     /// The model's window is nearly full: it is asked for a summary.
     ContextFull,
 }
@@ -624,6 +633,9 @@ pub struct Submitted {
     pub via: SubmitVia,
     /// Its summary (blob).
     pub summary: Digest,
+    /// What is wrong with it by the contract's schema (blob: a line each); `None` where nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrong: Option<Digest>,
 }
 
 /// What the gate says.
@@ -680,6 +692,10 @@ pub struct RunFinished {
     pub verified: bool,
     /// The workspace's files at the end.
     pub tree: TreeDigest,
+    /// Where a bound on tokens or money did not let the next call be made: what the least call would have needed, in tokens or
+    /// millionths of a US dollar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed: Option<u64>,
 }
 
 /// Names of all kinds.

@@ -5,6 +5,7 @@
 pub mod act;
 pub mod address;
 pub mod agents;
+pub mod brief;
 pub mod budget;
 pub mod caps;
 pub mod changes;

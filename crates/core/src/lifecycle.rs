@@ -42,6 +42,8 @@ pub enum Stage {
     BudgetSpent,
     /// It made no progress.
     Stalled,
+    /// Its answer never satisfied the schema.
+    SchemaFailed,
     /// It was cancelled.
     Cancelled,
 }
@@ -95,6 +97,7 @@ const RUNNING: &[Stage] = &[Stage::Running];
 const CANCELLING: &[Stage] = &[Stage::Cancelling];
 const UNBEGUN: &[Stage] = &[Stage::New, Stage::Queued, Stage::Withdrawn];
 const CANCELLED: Outcome = Outcome::Stopped { why: StopWhy::Cancelled };
+const SCHEMA_FAILED: Outcome = Outcome::Stopped { why: StopWhy::Schema };
 
 /// All there is. What is not here does not happen.
 pub const TRANSITIONS: &[Transition] = &[
@@ -147,6 +150,7 @@ pub const TRANSITIONS: &[Transition] = &[
         "a bound is reached",
     ),
     row(RUNNING, Move::Finished(Outcome::Stopped { why: StopWhy::Stalled }), Stage::Stalled, "no progress"),
+    row(RUNNING, Move::Finished(SCHEMA_FAILED), Stage::SchemaFailed, "no answer satisfied its schema"),
 ];
 
 impl Move {
@@ -188,7 +192,7 @@ impl Move {
 
 impl Stage {
     /// All of them, in the order of a life.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::New,
         Self::Queued,
         Self::Withdrawn,
@@ -205,6 +209,7 @@ impl Stage {
         Self::Refused,
         Self::BudgetSpent,
         Self::Stalled,
+        Self::SchemaFailed,
         Self::Cancelled,
     ];
 
@@ -249,6 +254,7 @@ impl Stage {
             Self::Refused => Outcome::Refused.word(),
             Self::BudgetSpent => Outcome::BudgetSpent { bound: Bound::Steps }.word(),
             Self::Stalled => Outcome::Stopped { why: StopWhy::Stalled }.word(),
+            Self::SchemaFailed => SCHEMA_FAILED.word(),
             Self::Cancelled => CANCELLED.word(),
         }
     }

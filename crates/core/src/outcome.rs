@@ -36,6 +36,8 @@ pub enum StopWhy {
     Stalled,
     /// A person cancelled it.
     Cancelled,
+    /// The last answer never satisfied the schema that the contract names.
+    Schema,
 }
 
 impl Outcome {
@@ -59,6 +61,7 @@ impl Outcome {
             Self::BudgetSpent { .. } => "budget_spent",
             Self::Stopped { why: StopWhy::Stalled } => "stalled",
             Self::Stopped { why: StopWhy::Cancelled } => "cancelled",
+            Self::Stopped { why: StopWhy::Schema } => "schema_failed",
         }
     }
 }
@@ -72,6 +75,9 @@ impl fmt::Display for Outcome {
             Self::BudgetSpent { bound } => write!(f, "the budget of {bound} is spent"),
             Self::Stopped { why: StopWhy::Stalled } => f.write_str("stopped: no progress"),
             Self::Stopped { why: StopWhy::Cancelled } => f.write_str("stopped: cancelled"),
+            Self::Stopped { why: StopWhy::Schema } => {
+                f.write_str("stopped: the answer never satisfied its schema")
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::brief::BriefFact;
 use crate::budget::{Budget, Price};
 use crate::contract::{Gate, Limits};
 use crate::digest::Digest;
@@ -47,6 +48,9 @@ pub struct RunQueued {
     /// Servers of tools that are somebody else's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<Server>,
+    /// What is asked of the model beside the goal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub brief: Option<Box<BriefFact>>,
     /// Name of the environment variable that holds the key, in the worker's environment; `None` for the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
@@ -71,6 +75,7 @@ impl RunQueued {
             && self.model == created.model
             && self.routing == created.routing
             && self.servers == created.servers
+            && self.brief == created.brief
             && self.root == created.root
             && self.repository == created.repository
     }

@@ -68,7 +68,12 @@ async fn fill(store: &SqliteStore) -> Result<(), Box<dyn Error>> {
                     sha1: "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned(),
                     sha256: Digest::ZERO,
                 };
-                let body = Body::RunFinished(RunFinished { outcome: Outcome::Done, verified: false, tree });
+                let body = Body::RunFinished(RunFinished {
+                    outcome: Outcome::Done,
+                    verified: false,
+                    tree,
+                    needed: None,
+                });
                 let end = Draft { body, ..note(1_796_000_000_009) };
                 store.append(&lease, &head, vec![end], vec![]).await?;
                 store.release(&lease).await?;

@@ -37,7 +37,7 @@ pub use endpoint::{BaseUrl, BaseUrlError, PlainHttp};
 pub use failure::{Billed, Failure, FailureClass};
 pub use http::HttpClient;
 pub use provider::{
-    Answer, BoxFuture, Dialogue, Discard, Effort, Invocation, OutputSchema, Prelude, Provider, Sink,
+    Answer, Beside, BoxFuture, Dialogue, Discard, Effort, Invocation, OutputSchema, Prelude, Provider, Sink,
 };
 pub use rate_limits::{RateLimits, Window};
 pub use remote::{Remote, RemoteBuilder, RemoteError};

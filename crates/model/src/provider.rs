@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use provost_core::brief::Effort;
 use provost_core::transcript::{Assistant, Call, Message, Stop, ToolSpec, Usage};
 
 use crate::{Failure, RateLimits};
@@ -19,8 +20,22 @@ pub trait Provider: Send + Sync {
     fn model(&self) -> &str;
     /// Origin (`scheme://host[:port]`) that requests go to; never with credentials. Empty when in process.
     fn endpoint(&self) -> &str;
+    /// Whether it passes this on to the model. One that does not say so passes on nothing but words.
+    fn carries(&self, what: Beside) -> bool {
+        let _ = what;
+        false
+    }
     /// Begins a dialogue. Encodes the prelude once.
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue>;
+}
+
+/// What a model may be told beside words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beside {
+    /// How much it is to reason.
+    Effort,
+    /// Images.
+    Images,
 }
 
 /// What every request of a dialogue starts with.
@@ -51,20 +66,6 @@ pub struct OutputSchema {
     /// JSON Schema. OpenAI's wires ask for it strictly, and then refuse one in which an object has optional members or
     /// does not say `"additionalProperties": false`.
     pub schema: serde_json::Value,
-}
-
-/// How much a model is to reason before it answers.
-///
-/// Where a vendor counts reasoning in tokens, these are 1024, 4096 and 16384, and at most half of the output limit where one
-/// is named, so that something is left for the answer. Models that do not reason may refuse to be asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Effort {
-    /// A little.
-    Low,
-    /// In between.
-    Medium,
-    /// A lot.
-    High,
 }
 
 /// A dialogue: append-only. What was pushed is encoded once and its bytes never change.

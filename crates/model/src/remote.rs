@@ -11,8 +11,8 @@ use crate::scrub::Clean;
 use crate::sse::{EVENT_LIMIT, SseEvent};
 use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
-    Answer, Auth, BaseUrl, Billed, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider,
-    Secret, Sink,
+    Answer, Auth, BaseUrl, Beside, Billed, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude,
+    Provider, Secret, Sink,
 };
 
 /// Silence allowed once an answer is complete, while usage may still come.
@@ -43,6 +43,7 @@ pub struct RemoteBuilder {
     options: EncodeOptions,
     headers: Vec<(String, String)>,
     affinity: Option<Affinity>,
+    schema_or_tools: bool,
 }
 
 impl RemoteBuilder {
@@ -111,6 +112,7 @@ impl RemoteBuilder {
                 Quirk::MaxCompletionTokens => self.options.max_completion_tokens = true,
                 Quirk::EchoReasoning => self.options.echo_reasoning = true,
                 Quirk::NoStreamOptions => self.options.no_stream_options = true,
+                Quirk::SchemaOrTools => self.schema_or_tools = true,
                 Quirk::Affinity(affinity) => self.affinity = Some(*affinity),
                 Quirk::CacheControl if self.options.model.starts_with("anthropic/") => {
                     let asks = serde_json::json!({ "type": "ephemeral" });
@@ -156,6 +158,7 @@ impl RemoteBuilder {
             http: self.http,
             options: self.options,
             affinity: self.affinity,
+            schema_or_tools: self.schema_or_tools,
         })
     }
 }
@@ -188,6 +191,7 @@ pub struct Remote {
     http: HttpClient,
     options: EncodeOptions,
     affinity: Option<Affinity>,
+    schema_or_tools: bool,
 }
 
 impl Remote {
@@ -210,6 +214,7 @@ impl Remote {
             },
             headers: Vec::new(),
             affinity: openai.then_some(Affinity::Member("prompt_cache_key")),
+            schema_or_tools: false,
             base,
         }
     }
@@ -245,7 +250,17 @@ impl Provider for Remote {
         self.base.origin()
     }
 
-    fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {
+    fn carries(&self, _: Beside) -> bool {
+        true
+    }
+
+    fn open(&self, mut prelude: Prelude) -> Box<dyn Dialogue> {
+        if !prelude.tools.is_empty()
+            && (self.schema_or_tools || !self.kind.takes_schema_beside_tools(&self.options.model))
+        {
+            // It would be refused, or its tools never called. Whoever set the schema has to check the answer anyway.
+            prelude.schema = None;
+        }
         let mut remote = self.clone();
         if let (Some(affinity), Some(word)) = (self.affinity, &prelude.affinity) {
             match affinity {

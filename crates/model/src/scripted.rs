@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use provost_core::transcript::Message;
 
-use crate::{Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink};
+use crate::{
+    Answer, Beside, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink,
+};
 
 /// One thing that was done to a [`Scripted`] provider.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,6 +112,10 @@ impl Provider for Scripted {
 
     fn endpoint(&self) -> &'static str {
         ""
+    }
+
+    fn carries(&self, _: Beside) -> bool {
+        true
     }
 
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {

@@ -221,6 +221,7 @@ fn words(events: &[Event]) -> Vec<Digest> {
     for item in dialogue.items() {
         match item {
             Item::User(digest) | Item::Assistant(digest) => drop(words.insert(*digest)),
+            Item::Shown(..) => unreachable!("these runs show no images"),
             Item::Results(results) => words.extend(results.iter().map(|result| result.text)),
         }
     }

@@ -88,6 +88,11 @@ impl Driver<'_> {
                         Make it again, in smaller pieces.";
             return self.invalid(at, InvalidCall::CutOff, text);
         }
+        if self.stop == Stop::Refused {
+            let text =
+                "The vendor's filter stopped the answer, so this call may be incomplete. It was not run.";
+            return self.invalid(at, InvalidCall::CutOff, text);
+        }
         if self.recorder.state().is_folding() {
             let text = "You were asked for a summary: nothing else is done before it. This call was not run.";
             return self.invalid(at, InvalidCall::InsteadOfSummary, text);
@@ -318,14 +323,9 @@ impl Driver<'_> {
 
     /// Gives a tool its view of the run.
     pub(crate) fn in_context<R>(&self, cleared: &[Touch], f: impl FnOnce(&Context<'_>) -> R) -> R {
-        let sight = Sight {
-            recorder: &self.recorder,
-            files: &self.files,
-            limits: &self.limits,
-            environment: &self.environment,
-            image: self.image.as_ref(),
-            cleared,
-        };
+        let sight =
+            Sight::new((&self.recorder, &self.files), &self.limits, &self.environment, self.image.as_ref())
+                .cleared(cleared);
         sight.look(f)
     }
 

@@ -78,7 +78,7 @@ fn read(path: &str) -> Call {
 
 /// What the model was told of its calls, under `policy`.
 async fn told(policy: Policy, heard: Vec<Call>, said: Vec<Call>) -> (Vec<String>, Vec<&'static str>) {
-    let bench = Bench::new(&[("a.txt", "sooner\n"), ("b.txt", "b\n")]);
+    let bench = Bench::new(&[("a.txt", "sooner\n"), ("b.txt", "b\n"), ("big.txt", &BIG.repeat(200_000))]);
     let file = bench.path("a.txt");
     let count = said.len();
     let runtime = bench.runtime_with(Arc::new(Streams { file, heard, said }));
@@ -91,6 +91,9 @@ async fn told(policy: Policy, heard: Vec<Call>, said: Vec<Call>) -> (Vec<String>
     }
     (told, bench.bodies(&run).await.iter().map(Body::kind).collect())
 }
+
+/// A line of a file of a megabyte.
+const BIG: &str = "line\n";
 
 fn workspace() -> Policy {
     Policy::preset(Preset::Workspace)
@@ -170,4 +173,16 @@ async fn only_the_leading_reads_are_read_ahead() {
     let calls = vec![read("b.txt"), writes, read("a.txt")];
     let (told, _) = told(workspace(), calls.clone(), calls).await;
     assert!(told[0].contains('b') && told[2].contains("later"), "{told:?}");
+}
+
+/// So many reads and so many bytes are held, and no more: an answer may ask for thousands.
+#[tokio::test]
+async fn reads_ahead_are_bounded_by_their_count_and_their_bytes() {
+    for (path, before, words) in
+        [("b.txt", 31, "sooner"), ("b.txt", 32, "later"), ("big.txt", 1, "sooner"), ("big.txt", 9, "later")]
+    {
+        let calls: Vec<Call> = (0..before).map(|_| read(path)).chain([read("a.txt")]).collect();
+        let (told, _) = told(workspace(), calls.clone(), calls).await;
+        assert!(told.last().unwrap().contains(words), "{before} of {path}: {}", told.last().unwrap());
+    }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn cost(world: &World, args: Cost) -> Result<u8, Failure> {
         None => place.store.runs().await?.into_iter().map(|row| row.run).collect(),
     };
     let by = if args.by.is_empty() { vec![By::Model] } else { args.by.clone() };
-    let mut table = Table { by, groups: BTreeMap::new(), total: Bill::default(), inherited: 0 };
+    let mut table = Table { by, groups: BTreeMap::new(), total: Bill::default(), inherited: 0, replayed: 0 };
     for run in runs {
         if let Some(since) = args.since
             && !goes_on_after(&place, &run, since).await?
@@ -59,11 +59,17 @@ struct Table {
     total: Bill,
     /// Calls that forks have from the runs that they were forked from.
     inherited: u64,
+    /// Runs that were replayed from cassettes.
+    replayed: u64,
 }
 
 impl Table {
     fn add(&mut self, run: &str, account: &Account, since: u64, today: Option<&Prices>) {
+        // Nobody was asked.
+        let replayed = account.routes.first().is_some_and(|route| route.model.replayed);
+        self.replayed += u64::from(replayed);
         let price = |route: &Route| match today {
+            _ if replayed => Some(Price::flat(0, 0)),
             Some(prices) => prices.find(route.model.provider.as_deref(), &route.model.name).price,
             None => route.price.clone(),
         };
@@ -92,6 +98,7 @@ impl Table {
         }
         let mut total = Map::new();
         total.insert("total".to_owned(), json!(true));
+        total.insert("replayed_runs".to_owned(), json!(self.replayed));
         total.insert("inherited_calls".to_owned(), json!(self.inherited));
         JsonLines::say(&object(&total, &self.total));
     }
@@ -144,6 +151,10 @@ impl Table {
         }
         if bill.failed_charged > 0 {
             notes.push(format!("{} gave no answer and cost something", counted(bill.failed_charged, "call")));
+        }
+        if self.replayed > 0 {
+            let runs = counted(self.replayed, "run");
+            notes.push(format!("{runs} replayed from a cassette: nobody was asked, and it cost nothing"));
         }
         if self.inherited > 0 {
             notes.push(format!(

@@ -13,6 +13,7 @@ use provost::journal::{RunRow, Store};
 use serde_json::json;
 
 use super::answers::Answered;
+use super::brief::brief_words;
 use super::diff::{names, since_the_end};
 use super::held::{self, Held};
 use super::output::failed_gate;
@@ -169,7 +170,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "steps": ledger.steps,
             "usage": ledger.usage,
             "price": created.price,
-            "cost_micros": ledger.cost(),
+            "cost_micros": if created.model.replayed { Some(0) } else { ledger.cost() },
             "estimated_calls": ledger.estimated_calls,
             "time_ms": ledger.time_ms,
             "rate_limits": state.rate_limits().map(|(at_ms, limits)| json!({ "at_ms": at_ms, "said": limits })),
@@ -186,6 +187,9 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "gate": state.last_gate(),
             "changes": state.net_changes().values().collect::<Vec<_>>(),
             "verify": created.gate,
+            "brief": created.brief,
+            "routing": created.routing,
+            "asked_now": state.asked_now().map(|(id, why)| json!({ "route": id, "why": why.to_string() })),
             "policy": created.policy.layers.iter().map(|layer| &layer.name).collect::<Vec<_>>(),
             "budget": created.budget,
             "started_ms": state.span_ms().0,
@@ -213,6 +217,19 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         created.model.wire,
         shown(&created.model.endpoint)
     );
+    if created.model.replayed {
+        say!("replayed from a cassette: nobody was asked, and it cost nothing");
+    }
+    for line in created.routing.as_deref().map(crate::render::routing_lines).unwrap_or_default() {
+        say!("  {line}");
+    }
+    if let Some((id, why)) = state.asked_now().filter(|_| created.routing.is_some()) {
+        let name = state.model_of(id).map_or("?", |(model, _)| &model.name);
+        say!("asked now: {} ({why})", shown(name));
+    }
+    if let Some(brief) = brief_words(created.brief.as_deref()) {
+        say!("asked for: {brief}");
+    }
     say!("price: {}", created.price.as_ref().map_or("unknown".to_owned(), words::price));
     say!("policy: {}", words::policy(&created.policy));
     say!("verification: {}", created.gate.as_ref().map_or("none".to_owned(), gate_words));
@@ -227,7 +244,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         "did: {}, {}, {}, {} driven; {}, {} refused",
         counted(ledger.steps, "step"),
         tokens(ledger),
-        cost(ledger),
+        if created.model.replayed { words::dollars(0) } else { cost(ledger) },
         duration(ledger.time_ms),
         counted(counts.acts, "act"),
         counts.refused

@@ -3,12 +3,14 @@
 mod agent_runtime;
 mod answers;
 mod attach;
+mod brief;
 mod cancel;
 mod cost;
 mod demo;
 mod diff;
 mod doctor;
 mod export;
+mod files;
 mod fork;
 mod held;
 mod history;

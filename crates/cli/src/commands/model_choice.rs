@@ -105,6 +105,7 @@ impl ModelChoice {
         let mut fact = ModelFact::new(self.wire.word(), self.name.as_str(), self.base_url.as_str());
         fact.provider = self.row().map(|row| row.name.to_owned());
         fact.window = self.window;
+        fact.replayed = matches!(self.cassette, Some(Cassette::Replay(_)));
         fact
     }
 
@@ -136,7 +137,8 @@ impl ModelChoice {
         let (base, row) = self.endpoint(world)?;
         let auth = match keys {
             Keys::Sent => self.auth(world, &base, row).map_err(|no_key| {
-                Failure::usage(no_key).hint("set it, or name another with --key-env VAR")
+                Failure::usage(no_key)
+                    .hint("set it, or name another with --key-env VAR (one that ends in KEY or TOKEN)")
             })?,
             Keys::None => Auth::None,
         };
@@ -179,6 +181,11 @@ impl ModelChoice {
     /// The key from the environment, or which variables hold none.
     fn auth(&self, world: &World, base: &BaseUrl, row: Option<&Preset>) -> Result<Auth, String> {
         let kind = self.wire.kind();
+        if let Some(named) = self.key_env.as_deref().filter(|named| !is_key_variable(named)) {
+            return Err(format!(
+                "the environment variable `{named}` is not called like one that holds a key"
+            ));
+        }
         let variables: Vec<&str> = match (&self.key_env, row.or_else(|| Preset::usual(kind))) {
             (Some(named), _) => vec![named],
             (None, Some(row)) => row.key_vars.to_vec(),
@@ -235,24 +242,31 @@ pub(super) fn connect_all(
     }
 }
 
+/// Whether a variable may hold a key, by its name: what is sent to a server must not be any variable that a queue or a store
+/// names.
+fn is_key_variable(name: &str) -> bool {
+    let known = || Preset::all().iter().any(|row| row.key_vars.contains(&name));
+    ["KEY", "TOKEN"].iter().any(|end| name.to_ascii_uppercase().ends_with(end)) || known()
+}
+
 fn is_local(base: &BaseUrl) -> bool {
     let host = base.host().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
-    let provider = args.provider.as_deref().map(provider).transpose()?;
-    let wire = args.wire.or(provider.map(|row| Wire::of(row.wire))).unwrap_or(Wire::Openai);
+    let provider = args.endpoint.provider.as_deref().map(provider).transpose()?;
+    let wire = args.endpoint.wire.or(provider.map(|row| Wire::of(row.wire))).unwrap_or(Wire::Openai);
     let Some(name) = args.model.clone() else {
         return Err(Failure::usage("no model is named").hint("give --model NAME, or set PROVOST_MODEL"));
     };
-    let base_url = match (&args.base_url, provider) {
+    let base_url = match (&args.endpoint.base_url, provider) {
         (Some(given), _) => given.clone(),
         (None, Some(row)) => row
             .base_url
             .ok_or_else(|| {
                 Failure::usage(format!("`{}` gives each customer a base URL of its own", row.name))
-                    .hint("give --base-url, as in https://RESOURCE.openai.azure.com/openai/v1")
+                    .hint(format!("give --base-url, as in {}", row.example_url()))
             })?
             .to_owned(),
         (None, None) => wire.usual_url().to_owned(),
@@ -261,7 +275,7 @@ pub(super) fn choose_model(args: &ModelArgs) -> Result<ModelChoice, Failure> {
         wire,
         name,
         base_url,
-        key_env: args.key_env.clone(),
+        key_env: args.endpoint.key_env.clone(),
         provider,
         window: None,
         cassette: None,

@@ -17,16 +17,10 @@ use crate::world::World;
 
 pub(crate) async fn models(world: &World, args: Models) -> Result<u8, Failure> {
     let known = prices(world, args.prices.as_deref())?;
-    if args.provider.is_none() && args.base_url.is_none() {
+    if args.endpoint.provider.is_none() && args.endpoint.base_url.is_none() {
         return Ok(table(&known, &args));
     }
-    let choice = choose_model(&ModelArgs {
-        model: Some(String::new()),
-        provider: args.provider.clone(),
-        base_url: args.base_url.clone(),
-        wire: args.wire,
-        key_env: args.key_env.clone(),
-    })?;
+    let choice = choose_model(&ModelArgs { model: Some(String::new()), endpoint: args.endpoint.clone() })?;
     let provider = choice.row().map(|row| row.name);
     let rows: Vec<Row> = match choice.catalogue(world)? {
         Ok(catalogue) => {
@@ -59,13 +53,21 @@ fn table(known: &Prices, args: &Models) -> u8 {
     let rows = Preset::all()
         .iter()
         .flat_map(|preset| listed(Some(preset.name), known).into_iter().map(|row| (Some(preset.name), row)));
-    print(args, rows);
+    // What the user's file has for wherever a model is asked.
+    let anywhere = known.own().filter(|(at, _)| at.is_none()).map(|(_, entry)| (None, Row::own(entry)));
+    print(args, rows.chain(anywhere));
     0
 }
 
 fn listed(provider: Option<&'static str>, known: &Prices) -> Vec<Row> {
     let Some(name) = provider else { return Vec::new() };
-    Prices::listed(name).into_iter().map(|entry| Row::listed(entry, name, known)).collect()
+    let shipped = Prices::listed(name);
+    let is_shipped = |entry: &Entry| shipped.iter().any(|it| it.id.eq_ignore_ascii_case(&entry.id));
+    // What only the user's file has comes behind what the table has.
+    let own =
+        known.own().filter(|(at, entry)| *at == Some(name) && !is_shipped(entry)).map(|(_, entry)| entry);
+    let own: Vec<Row> = own.map(|entry| Row::listed(entry, name, known)).collect();
+    shipped.iter().map(|entry| Row::listed(entry, name, known)).chain(own).collect()
 }
 
 /// A model in the list.
@@ -88,6 +90,12 @@ impl Row {
         offer.window = offer.window.or(found.window);
         offer.max_output = offer.max_output.or(found.max_output);
         Self { offer, price: found.price, asked: Asked::Yes }
+    }
+
+    fn own(entry: &Entry) -> Self {
+        let (id, window, max_output) = (entry.id.clone(), entry.window, entry.max_output);
+        let offer = Offer { id, window, max_output, ..Offer::default() };
+        Self { offer, price: entry.price.clone(), asked: Asked::No }
     }
 
     fn listed(entry: &Entry, provider: &str, known: &Prices) -> Self {

@@ -64,6 +64,9 @@ impl Output {
             Self::Programs => {
                 let mut outcome = outcome(run, ending, &state);
                 outcome["exit_code"] = json!(code);
+                if let Some(answer) = answer(place, run, &state).await? {
+                    outcome["answer"] = answer;
+                }
                 match &made {
                     Made::Nothing | Made::NotYet(_) => {}
                     Made::Bundle(exported) => outcome["bundle"] = json!(exported.dir),
@@ -96,6 +99,10 @@ impl Output {
     }
 }
 
+fn is_replayed(state: &RunState) -> bool {
+    state.created().is_some_and(|created| created.model.replayed)
+}
+
 /// The last object for programs.
 fn outcome(run: &RunId, ending: &Ending, state: &RunState) -> Value {
     let ledger = state.ledger();
@@ -111,8 +118,17 @@ fn outcome(run: &RunId, ending: &Ending, state: &RunState) -> Value {
         },
         "steps": ledger.steps,
         "tokens": ledger.usage.total(),
-        "cost_micros": ledger.cost(),
+        "cost_micros": if is_replayed(state) { Some(0) } else { ledger.cost() },
     })
+}
+
+/// The answer of a run that ended with one after its schema.
+async fn answer(place: &Place, run: &RunId, state: &RunState) -> Result<Option<Value>, Failure> {
+    let asked = state.created().and_then(|created| created.brief.as_ref()?.schema);
+    let submitted = state.submitted().filter(|submitted| submitted.wrong.is_none());
+    let (Some(_), Some(submitted)) = (asked, submitted) else { return Ok(None) };
+    let text = held::text(place, run, submitted.summary).await?;
+    Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
 /// What a person is told when a driver leaves a run: what changed, what it cost, what failed, what to do next.
@@ -133,7 +149,11 @@ async fn account(
         "{}, {}, {}, {}",
         counted(ledger.steps, "step"),
         tokens(ledger),
-        cost(ledger),
+        if is_replayed(state) {
+            format!("{} (replayed: nobody was asked)", words::dollars(0))
+        } else {
+            cost(ledger)
+        },
         duration(ledger.time_ms)
     ));
     out.push(format!("to look closer: `provost log {named}`"));

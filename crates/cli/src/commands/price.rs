@@ -10,6 +10,7 @@ use provost::core::text::{Lines, visible};
 use provost::model::presets::Place;
 use provost::model::prices::{Format, Prices};
 
+use super::files::read_bounded;
 use super::model_choice::ModelChoice;
 use super::setup::keep_outside;
 use crate::args::PriceArgs;
@@ -19,6 +20,9 @@ use crate::world::World;
 /// Longest that a runtime is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Largest file of prices, in bytes.
+const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+
 /// The user's file before the table: the one that is named, or the usual one where there is one.
 pub(super) fn prices(world: &World, named: Option<&Path>) -> Result<Prices, Failure> {
     let (path, what) = match (named, world.usual_prices()) {
@@ -27,11 +31,13 @@ pub(super) fn prices(world: &World, named: Option<&Path>) -> Result<Prices, Fail
         (None, _) => return Ok(Prices::shipped()),
     };
     let shown = path.display().to_string();
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Failure::usage(format!("{what} {}: {error}", visible(&shown, Lines::Escape))))?;
+    let refuse = |why: &dyn std::fmt::Display| {
+        Failure::usage(format!("{what} {}: {why}", visible(&shown, Lines::Escape)))
+    };
+    let bytes = read_bounded(&path, LARGEST_FILE).map_err(|error| refuse(&error))?;
+    let text = String::from_utf8(bytes).map_err(|_| refuse(&"it is no text"))?;
     let json = path.extension().is_some_and(|end| end.eq_ignore_ascii_case("json"));
-    Prices::with_file(&text, if json { Format::Json } else { Format::Toml })
-        .map_err(|error| Failure::usage(format!("{what} {}: {error}", visible(&shown, Lines::Escape))))
+    Prices::with_file(&text, if json { Format::Json } else { Format::Toml }).map_err(|error| refuse(&error))
 }
 
 /// Freezes into the contract what its models cost, as far as that is known, and into their facts how much they take. The

@@ -22,7 +22,7 @@ use super::agent_runtime::PLANNERS;
 use super::export::{Made, Wanted};
 use super::model_choice::{ModelChoice, choose_model};
 use super::price::price;
-use super::routing::{Models, routing};
+use super::routing::{Models, apart, routing};
 use super::run::{committed, contract, order};
 use super::servers::servers;
 use super::setup::{Place, interrupt, keep_outside, runtime};
@@ -38,6 +38,7 @@ pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure>
     order.contract.servers = servers(world, &args.order.servers, &order.workspace)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let mut model = choose_model(&args.order.model)?;
+    apart(&model, &others)?;
     price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     // Where a worker could not ask, and what must not be kept, is said now.
     for model in [&model].into_iter().chain(&others) {

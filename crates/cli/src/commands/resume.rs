@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use provost::agent::{Answer, Drift, Says, source_of};
+use provost::agent::{Answer, Drift, Says, lost_request, source_of};
 use provost::core::event::{Settlement, Verdict};
 use provost::core::id::ActId;
 use provost::journal::Store;
 
 use super::export::Wanted;
-use super::model_choice::provider;
+use super::model_choice::{Cassette, provider};
 use super::output::Output;
 use super::queue::model_of;
 use super::routing::Models;
 use super::run::committed_tree;
 use super::setup::{Place, approver, interrupt, never_started, runtime};
-use crate::args::{GoingOn, Resume, Settle};
+use crate::args::{GoingOn, Resume, Settle, UnknownOutcome};
 use crate::failure::Failure;
 use crate::render::Preview;
 use crate::world::World;
@@ -58,7 +58,32 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     }
     let key_env = args.key_env.or_else(|| state.queued().and_then(|queued| queued.key_env.clone()));
     let mut model = model_of(fact, key_env.as_deref())?;
+    model.cassette = match (fact.replayed, args.replay) {
+        (false, None) => None,
+        (true, Some(file)) => Some(Cassette::Replay(file)),
+        // A live server would go on with a run that asked nobody.
+        (true, None) if state.outcome().is_none() => {
+            return Err(Failure::usage(format!("`{run}` is replayed from a cassette, and none is named"))
+                .hint("give the same --replay FILE"));
+        }
+        (true, None) => None,
+        (false, Some(_)) => {
+            return Err(Failure::usage(format!("`{run}` asks `{}` and is no replay", model.name))
+                .hint("leave --replay out"));
+        }
+    };
     if let Some(url) = args.base_url.filter(|url| *url != model.base_url) {
+        let lost = lost_request(&place.spool, &state)?;
+        if lost.is_some_and(|route| route.is_first()) && args.unknown_outcome == UnknownOutcome::AskAgain {
+            return Err(Failure::usage(format!(
+                "an answer of `{}` at {} was lost on its way and may be charged for; it would now be asked for at {url}",
+                model.name, model.base_url
+            ))
+            .hint(
+                "leave --base-url (PROVOST_BASE_URL counts as given) out to ask there again, or say `--unknown-outcome go-on`",
+            ));
+        }
+        eprintln!("`{}` is asked at {url}", model.name);
         model.base_url = url;
         // It says by itself whose it is.
         model.provider = None;

@@ -37,8 +37,27 @@ impl Models {
     }
 }
 
+/// Refuses a model beside the first that is the first: where that gives no answer, it gives none.
+pub(crate) fn apart(first: &ModelChoice, others: &[ModelChoice]) -> Result<(), Failure> {
+    let same = |other: &&ModelChoice| {
+        (other.wire, &other.name, &other.base_url) == (first.wire, &first.name, &first.base_url)
+    };
+    match others.iter().find(same) {
+        None => Ok(()),
+        Some(other) => Err(Failure::usage(format!(
+            "`{}` at {} is the model that is asked first, and is named again beside it",
+            other.name, other.base_url
+        ))
+        .hint("name another model, or leave it out: the first is asked again anyway before anybody stands in for it")),
+    }
+}
+
 /// The rules that were typed, and the models that they name.
 pub(crate) fn routing(args: &RoutingArgs) -> Result<(Routing, Vec<ModelChoice>), Failure> {
+    if args.unknown_outcome == UnknownOutcome::GoOn && args.fallback.is_empty() {
+        return Err(Failure::usage("--unknown-outcome go-on: there is no fallback to go on with")
+            .hint("name one with --fallback, or leave it out: the same model is then asked again"));
+    }
     let mut named = Named::default();
     let fallback = args.fallback.iter().map(|spec| named.route(spec)).collect::<Result<_, _>>()?;
     let escalate = args.escalate_to.as_ref().map(|spec| named.route(spec)).transpose()?;

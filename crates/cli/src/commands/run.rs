@@ -9,12 +9,14 @@ use provost::core::contract::{Contract, Gate, Source};
 use provost::core::event::RunCreated;
 use provost::core::path::RelPath;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
+use provost::model::cassette::Replay;
 
+use super::brief::brief;
 use super::export::Wanted;
 use super::model_choice::{Cassette, choose_model};
 use super::output::Output;
 use super::price::{price, window};
-use super::routing::{Models, routing};
+use super::routing::{Models, apart, routing};
 use super::servers::servers;
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, policy_of_workspace, runtime};
 use crate::args::{OrderArgs, Run};
@@ -28,7 +30,13 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let mut order = order(&args.order, contract)?;
     order.contract.servers = servers(world, &args.order.servers, &order.workspace)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
-    let mut model = choose_model(&args.order.model)?;
+    let mut named = args.order.model.clone();
+    if let (None, Some(file)) = (&named.model, &args.cassette.replay) {
+        named.model =
+            Replay::first_model(file).map_err(|error| Failure::usage(format!("--replay {error}")))?;
+    }
+    let mut model = choose_model(&named)?;
+    apart(&model, &others)?;
     if let Some(file) = &args.cassette.record {
         keep_outside("the cassette", file, &order.workspace)?;
     }
@@ -57,7 +65,8 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
         policy.image = Some(images(world)?.find(image)?.digest);
     }
     policy.engine = args.engine.or(policy.engine);
-    let mut contract = Contract::new(args.goal.clone()).policy(policy).budget(Budget {
+    let brief = brief(&args.brief)?;
+    let mut contract = Contract::new(args.goal.clone()).policy(policy).brief(brief).budget(Budget {
         steps: Some(args.max_steps),
         tokens: args.max_tokens,
         cost_micros: args.max_cost,

@@ -7,6 +7,7 @@ use provost::agent::system_clock;
 use provost::core::event::{ActDecided, Body, Event, RateLimitFact};
 use provost::core::id::{ActId, AgentId, RunId};
 use provost::core::lifecycle::Stage;
+use provost::core::spend::{Account, KINDS};
 use provost::core::text::{Lines, visible};
 use provost::journal::{Holder, Owner, RunRow, Store};
 use serde_json::{Value, json};
@@ -72,13 +73,30 @@ async fn lines(place: &Place, args: &Status) -> Result<Vec<String>, Failure> {
         let run = place.store.find(name).await?;
         let mut glance = Glance::of(place, place.store.row(&run).await?, &asker).await?;
         glance.limits = limits(place, &glance.row).await?;
+        glance.asked = asked(place, &glance.row).await?;
         return Ok(if args.json { vec![glance.json().to_string()] } else { glance.lines(place) });
     }
     let mut lines = Vec::new();
     let rows = place.store.unfinished().await?;
     let width = widest(&rows);
     for row in rows {
-        let glance = Glance::of(place, row, &asker).await?;
+        let run = row.run.clone();
+        let glance = match Glance::of(place, row, &asker).await {
+            Ok(glance) => glance,
+            // What is wrong with one run is no reason to say nothing of the others.
+            Err(failure) => {
+                lines.push(if args.json {
+                    json!({ "run": run.as_str(), "damaged": failure.message() }).to_string()
+                } else {
+                    format!(
+                        "{:<width$}  damaged: {}",
+                        run.as_str(),
+                        visible(failure.message(), Lines::Escape)
+                    )
+                });
+                continue;
+            }
+        };
         if args.json {
             lines.push(glance.json().to_string());
         } else {
@@ -118,6 +136,8 @@ pub(super) struct Glance {
     driver: Option<(Holder, Life)>,
     /// What the vendor last said of its limits, if that is among the newest events.
     limits: Option<(u64, RateLimitFact)>,
+    /// Who was asked last, where that is worth a word.
+    asked: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +184,7 @@ impl Glance {
             let life = if holder.drives(asker, now_ms) { Life::Alive } else { Life::Dead };
             (holder, life)
         });
-        Ok(Self { row, goal, newest, waits, answered, reason, driver, limits: None })
+        Ok(Self { row, goal, newest, waits, answered, reason, driver, limits: None, asked: None })
     }
 
     fn is_driven(&self) -> bool {
@@ -202,6 +222,7 @@ impl Glance {
                 })),
             })),
             "reason": self.reason,
+            "asked": self.asked,
             "rate_limits": self.limits.as_ref().map(|(at_ms, limits)| json!({ "at_ms": at_ms, "said": limits })),
         })
     }
@@ -267,6 +288,7 @@ impl Glance {
                 visible(&act.decision.to_string(), Lines::Escape)
             ));
         }
+        out.extend(self.asked.as_ref().map(|asked| format!("asked last: {}", visible(asked, Lines::Escape))));
         if let Some((at_ms, limits)) = &self.limits {
             out.push(format!("limits: {}", rate_limits(*at_ms, limits)));
         }
@@ -309,6 +331,17 @@ impl Glance {
         };
         Some(format!("next: {words}"))
     }
+}
+
+/// Who was asked last, of several who may be asked, or that nobody is.
+async fn asked(place: &Place, row: &RunRow) -> Result<Option<String>, Failure> {
+    let account = Account::of(&place.store.events_of(&row.run, &KINDS).await?);
+    let replayed = account.routes.first().is_some_and(|route| route.model.replayed);
+    if replayed {
+        return Ok(Some("nobody: it is replayed from a cassette".to_owned()));
+    }
+    let last = account.calls.last().filter(|_| account.routes.len() > 1);
+    Ok(last.and_then(|call| account.asked(call)).map(|route| route.model.name.clone()))
 }
 
 /// What the vendor last said of its limits. Looked for among the newest events and no further.

@@ -2,10 +2,10 @@
 
 use provost::agent::Ending;
 use provost::core::act::Intent;
-use provost::core::budget::Ledger;
+use provost::core::budget::{Bound, Ledger};
 use provost::core::containment::{Guarantee, Receipt, Strength};
 use provost::core::id::ActId;
-use provost::core::outcome::Pause;
+use provost::core::outcome::{Outcome, Pause};
 use provost::core::policy::Effect;
 use provost::core::route::{Begin, RouteId, Routing};
 use provost::core::state::{OpenAct, RunState, UNKNOWN_OUTCOME};
@@ -122,7 +122,16 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
                 (false, true) => "",
                 (false, false) => "; nothing verified it (no --verify was given)",
             };
-            format!("{}{verified}", finished.outcome)
+            let short = match (finished.outcome, finished.needed) {
+                (Outcome::BudgetSpent { bound }, Some(needed)) => {
+                    let shown =
+                        |amount: u64| if bound == Bound::Cost { dollars(amount) } else { grouped(amount) };
+                    let left = shown(state.ledger().left(bound).unwrap_or_default());
+                    format!(" (the next call needs {}, and {left} is left)", shown(needed))
+                }
+                _ => String::new(),
+            };
+            format!("{}{short}{verified}", finished.outcome)
         }
         Ending::Paused(detached) => match detached.why {
             Pause::Approval => {

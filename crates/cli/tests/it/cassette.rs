@@ -15,8 +15,18 @@ fn facts(journal: &[Value]) -> Vec<Value> {
             Value::Object(members) => {
                 members.retain(|key, _| {
                     !key.ends_with("_ms")
-                        && !["stream", "prev", "hash", "salt", "invocation", "host", "pid", "boot"]
-                            .contains(&key.as_str())
+                        && ![
+                            "replayed",
+                            "stream",
+                            "prev",
+                            "hash",
+                            "salt",
+                            "invocation",
+                            "host",
+                            "pid",
+                            "boot",
+                        ]
+                        .contains(&key.as_str())
                 });
                 members.values_mut().for_each(strip);
             }
@@ -40,7 +50,11 @@ fn a_replayed_run_asks_nobody_and_is_the_same_run() {
         let repo = env.repository("repository", &[("a.txt", "one\n")]);
         let model = env.rehearse(&script([
             with(together(&[read("a.txt"), write("b.txt", "two\n")]), "think", "Well."),
-            with(exec(&["cat", "b.txt"]), "fault", json!({ "status": 500 })),
+            with(
+                exec(&["cat", "b.txt"]),
+                "fault",
+                json!({ "status": 500, "headers": { "x-ratelimit-limit-requests": "100", "x-ratelimit-remaining-requests": "7" } }),
+            ),
             submit(),
         ]));
         let run = |cassette: &[&str]| {
@@ -62,7 +76,78 @@ fn a_replayed_run_asks_nobody_and_is_the_same_run() {
         let (one, other) = (env.journal(&first), env.journal(&second));
         assert_eq!(facts(&one), facts(&other), "{wire:?}");
         assert_eq!(bodies(&other, "model.failed").len(), 1, "what failed fails again");
+        let said = &bodies(&other, "model.failed")[0]["rate_limits"]["windows"][0];
+        assert_eq!((&said["limit"], &said["remaining"]), (&json!(100), &json!(7)), "{wire:?}");
+        // It says so itself, wherever one looks.
+        for look in [vec!["show", &second], vec!["status", &second]] {
+            let ran = env.provost(look).code(0);
+            assert!(ran.stdout.contains("replayed from a cassette"), "{ran}");
+        }
+        let bill = env.provost(["cost", &second, "--json"]).code(0).last();
+        assert_eq!((&bill["cost_micros"], &bill["replayed_runs"]), (&json!(0), &json!(1)));
+        let bill = env.provost(["cost", &first, "--json"]).code(0).last();
+        assert_eq!(bill["replayed_runs"], 0);
     }
+}
+
+#[test]
+fn a_replayed_run_is_resumed_from_its_cassette_and_never_by_a_live_server() {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let model = env.rehearse(&script([write("b.txt", "two\n"), submit()]));
+    let strict = ["--policy", "strict"];
+    let recorded = [&strict[..], &["--yes", "--record", "tape"]].concat();
+    let _ = Wire::OpenAi.run(&env, &repo.path, &model, &recorded).code(0);
+    fs::remove_file(repo.path.join("b.txt")).unwrap();
+    let asked = model.requests().len();
+    // The model's name stands on the cassette.
+    let dir = repo.path.display().to_string();
+    let args = ["run", "Mend it.", "-C", &dir, "--policy", "strict", "--replay", "tape", "--json"];
+    let run = env.provost(args).code(5).run();
+    let resume = |more: &[&str]| env.provost([&["resume", &run, "--approve", "0", "--json"], more].concat());
+    let _ = resume(&[]).code(2).says("replayed from a cassette, and none is named");
+    let _ = resume(&["--replay", "tape"]).code(0);
+    assert_eq!(fs::read_to_string(repo.path.join("b.txt")).unwrap(), "two\n");
+    assert_eq!(model.requests().len(), asked, "nobody was asked");
+    // The control: a run that asks a live model takes no cassette.
+    let live = Wire::OpenAi.run(&env, &repo.path, &model, &strict).code(5).run();
+    let args = ["resume", &live, "--replay", "tape", "--base-url", &model.base_url];
+    let _ = env.provost(args).code(2).says("is no replay");
+}
+
+#[test]
+fn i9_an_absurd_cassette_is_refused_or_fails_as_a_provider_does() {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let model = env.rehearse(&script([read("a.txt"), submit()]));
+    let _ = Wire::OpenAi.run(&env, &repo.path, &model, &["--record", "tape"]).code(0);
+    let tape = fs::read_to_string(env.at("tape")).unwrap();
+    let lines: Vec<&str> = tape.lines().collect();
+    let altered = |change: &dyn Fn(&mut Value)| {
+        let mut attempt: Value = serde_json::from_str(lines[1]).unwrap();
+        change(&mut attempt["end"]["answered"]);
+        format!("{}\n{attempt}\n{}\n", lines[0], lines[2])
+    };
+    let replay = |tape: &str| {
+        fs::write(env.at("altered"), tape).unwrap();
+        Wire::OpenAi.run(&env, &repo.path, &model, &["--replay", "altered"])
+    };
+    let many = altered(&|told| {
+        let call = told["assistant"]["calls"][0].clone();
+        told["assistant"]["calls"] = Value::Array(vec![call; 100_000]);
+    });
+    let _ = replay(&many).code(2).says("100000 calls");
+    let _ = replay(&altered(&|told| told["usage"]["input"] = json!(-1))).code(2).says("altered:2");
+    // Numbers beyond any real answer are cut to what a journal can hold.
+    let most = u64::MAX;
+    let _ = replay(&altered(&|told| {
+        told["latency_ms"] = json!(most);
+        told["ttft_ms"] = json!(most);
+        told["usage"] = json!({ "input": most, "output": most });
+    }))
+    .code(0);
+    // The control.
+    let _ = replay(&tape).code(0);
 }
 
 #[test]
@@ -82,7 +167,7 @@ fn a_request_that_was_not_recorded_is_told_with_the_nearest() {
     for (option, file, words) in [
         ("--replay", "nowhere", "nowhere"),
         ("--replay", "repository/a.txt", "does not begin like a cassette"),
-        ("--record", "tape", "exists"),
+        ("--record", "tape", "never written over"),
     ] {
         let ran = env.provost([
             "run",

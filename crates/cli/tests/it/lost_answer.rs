@@ -96,18 +96,18 @@ fn i6_what_was_lost_counts_against_the_budget() {
     let env = TestEnvironment::new();
     let repo = place(&env);
     let model = env.rehearse(&stalls());
-    // Enough for both requests, and not for the second twice.
-    let whole = TestEnvironment::new();
-    let _ = place_without_kill(&whole);
-    let run = killed(&env, env.run_args(&repo.path, &model, &["--max-tokens", "9000"]), &model, 2);
+    let run = killed(&env, env.run_args(&repo.path, &model, &[]), &model, 2);
     let _ = env.provost(["resume", &run, "--json"]).code(0);
-    let spent = env.show(&run)["usage"]["input"].as_u64().unwrap();
-    assert!(spent > 500, "{spent}");
+    let journal = env.journal(&run);
+    let count = |usage: &Value, kind: &str| usage[kind].as_u64().unwrap();
+    let first = &bodies(&journal, "model.answered")[0]["usage"];
+    let prompt = count(&bodies(&journal, "model.failed")[0]["usage"], "input");
 
+    // Enough for both requests, and not for the second twice.
     let env = TestEnvironment::new();
     let repo = place(&env);
     let model = env.rehearse(&stalls());
-    let most = (spent + 600).to_string();
+    let most = (count(first, "input") + count(first, "output") + 2 * prompt - 200).to_string();
     let run = killed(&env, env.run_args(&repo.path, &model, &["--max-tokens", &most]), &model, 2);
     let ran = env.provost(["resume", &run, "--json"]).code(4);
     assert_eq!(ran.last()["outcome"], "budget_spent");

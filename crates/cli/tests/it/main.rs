@@ -13,6 +13,7 @@ mod agents;
 mod attach;
 mod background;
 mod bad_input;
+mod brief;
 mod cases;
 mod cassette;
 mod containment;

@@ -56,6 +56,16 @@ fn an_endpoint_is_asked_on_every_wire() {
     let file = file.display().to_string();
     let ran = env.provost(["models", "--base-url", Wire::OpenAi.url(&model), "--prices", &file]).code(0);
     assert!(ran.stdout.contains("rehearsal   8,192  unknown       0/0"), "{ran}");
+    // What only the file has is listed too, for its provider or for wherever it is asked.
+    let text = "[[model]]\nprovider = \"groq\"\nname = \"mine-1\"\ninput = 1\noutput = 2\n\
+                [[model]]\nname = \"mine-2*\"\nwindow = 8192\n";
+    std::fs::write(&file, text).unwrap();
+    let rows = env.provost(["models", "mine-", "--prices", &file, "--json"]).code(0).json();
+    assert_eq!(names(&rows), ["mine-1", "mine-2*"]);
+    assert_eq!((&rows[0]["provider"], &rows[1]["provider"]), (&json!("groq"), &Value::Null));
+    let rows =
+        env.provost(["models", "mine-", "--provider", "groq", "--prices", &file, "--json"]).code(0).json();
+    assert_eq!(names(&rows), ["mine-1"]);
     // Somebody who does not answer, and somebody who wants a key.
     let ran = env.provost(["models", "--base-url", "http://127.0.0.1:1/v1"]).code(6);
     assert!(ran.stderr.contains("was asked what it offers: transport: cannot connect"), "{ran}");

@@ -329,6 +329,20 @@ fn calls_of_an_answer_that_was_cut_off_are_not_run() {
 }
 
 #[test]
+fn calls_of_an_answer_that_the_vendors_filter_stopped_are_not_run() {
+    for wire in [Wire::OpenAi, Wire::Anthropic, Wire::Gemini] {
+        let refused = with(together(&[write("b.txt", "half"), count()]), "stop", "refused");
+        let case = Case::new([refused, submit()]);
+        let _ = case.run(wire, &[]).code(0);
+        assert_eq!((case.file("b.txt"), case.file("count.txt")), (None, None), "{wire:?}");
+        let journal = case.journal();
+        assert_eq!(bodies(&journal, "model.answered")[0]["stop"], "refused", "{wire:?}");
+        assert_eq!(bodies(&journal, "call.invalid").len(), 2, "{wire:?}");
+        assert_calls_are_answered(&case.model);
+    }
+}
+
+#[test]
 fn answers_that_hold_nothing_end_in_10() {
     for wire in Wire::ALL {
         let case = Case::new([with(json!({ "say": "" }), "repeat", 50)]);
@@ -443,6 +457,11 @@ fn i6_each_bound_ends_in_4_by_name_and_is_not_passed() {
     let case = Case::new(steps());
     let ran = case.run(Wire::OpenAi, &["--max-tokens", "100"]).code(4);
     assert_eq!((&ran.last()["tokens"], case.model.requests().len()), (&json!(0), 0));
+    let shown = case.env.provost(["show", &ran.run()]).code(0);
+    assert!(
+        shown.stdout.contains("the next call needs ") && shown.stdout.contains(", and 100 is left"),
+        "{shown}"
+    );
 }
 
 #[test]

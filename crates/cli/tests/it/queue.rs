@@ -383,8 +383,10 @@ fn a8_a_run_that_kills_its_workers_is_held() {
     assert_eq!(case.state("job-one"), "held");
     assert_eq!(case.worker(&[]).code(0).stdout, "");
     // Whoever looked at it can have it driven again.
-    let resumed = case.env.provost(["resume", "job-one", "--base-url", &case.model.base_url, "--json"]);
-    let _ = resumed.code(0);
+    // Its answers were lost, and the vendor may have charged for them: nobody else is asked by the way.
+    let elsewhere = ["resume", "job-one", "--base-url", &case.model.base_url, "--json"];
+    let _ = case.env.provost(elsewhere).code(2).says("was lost on its way");
+    let _ = case.env.provost(elsewhere.iter().chain(&["--unknown-outcome", "go-on"])).code(0);
 }
 
 #[test]
@@ -466,4 +468,26 @@ fn workers_of_one_process_share_what_they_left() {
     let _ = case.worker(&["--jobs", "2"]).code(6);
     assert_eq!(case.model.requests().len(), 1, "a refused key is refused again");
     assert_eq!(case.state("quick-5"), "done");
+}
+
+/// What is wrong with one run keeps nobody from the others.
+#[test]
+fn a_damaged_run_leaves_the_others_alone() {
+    let case = Case::new([write("b.txt", "two\n")]);
+    let _ = case.enqueue("One.", &["--id", "job-one"]).code(0);
+    let _ = case.enqueue("Two.", &["--id", "job-two"]).code(0);
+    let store = rusqlite::Connection::open(case.env.store()).unwrap();
+    let damage = "UPDATE event SET json = replace(json, 'run.queued', 'run.quexed') WHERE key >> 32 = \
+                  (SELECT id FROM run WHERE name = 'job-one')";
+    assert_eq!(store.execute(damage, []).unwrap(), 1);
+    drop(store);
+    let shown = case.env.provost(["status"]).code(0);
+    assert!(shown.stdout.contains("job-one") && shown.stdout.contains("damaged: "), "{shown}");
+    assert!(
+        shown.stdout.lines().any(|line| line.starts_with("job-two") && line.contains("queued")),
+        "{shown}"
+    );
+    let _ = case.worker(&[]);
+    assert_eq!(case.state("job-two"), "done");
+    assert_eq!(fs::read_to_string(case.repo.path.join("b.txt")).unwrap(), "two\n");
 }

@@ -116,6 +116,11 @@ fn i9_a_model_that_cannot_be_is_said_so() {
     ] {
         let _ = case.env.run(&case.repo.path, &case.first, &["--fallback", spec]).code(2).says(words);
     }
+    // What cannot be meant.
+    let first = format!("openai/rehearsal@{}", case.first.base_url);
+    let _ = case.run(&["--fallback", &first]).code(2).says("is the model that is asked first");
+    let go_on = ["--unknown-outcome", "go-on"];
+    let _ = case.env.run(&case.repo.path, &case.first, &go_on).code(2).says("no fallback");
     // A bound on money wants to know what each of them costs.
     let _ = case.run(&["--yes", "--max-cost", "1", "--price", "1/1"]).code(2).says("price");
     let priced = format!("{}=3/15", case.fallback());

@@ -9,7 +9,8 @@ use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
 use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::agents::AgentEnd;
-use crate::budget::{Bound, Ledger};
+use crate::brief::MOST_IMAGES;
+use crate::budget::{Bound, Ledger, Price};
 use crate::containment::Guarantee;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
@@ -217,6 +218,7 @@ impl RunState {
     fn run_queued(&mut self, body: &RunQueued) -> Checked {
         must(body.policy.rules() <= MOST_RULES, "its policy has more rules than can be decided on in time")?;
         body.limits.agents.check()?;
+        check_models(body.price.as_ref(), body.routing.as_deref())?;
         self.queued = Some(Box::new(body.clone()));
         Ok(())
     }
@@ -227,22 +229,19 @@ impl RunState {
             self.queued.as_ref().is_none_or(|queued| queued.orders(body)),
             "it is another run than the one that was queued",
         )?;
+        let shown = body.brief.as_ref().map_or(0, |brief| brief.images.len());
+        must(shown <= MOST_IMAGES, "it shows more images than a contract can")?;
         let routing = body.routing.as_deref();
         server::check(&body.servers)?;
         must(
             body.servers.is_empty() || !body.policy.workspace.is_staged(),
             "the contract has changes staged, and nobody sees those of a server",
         )?;
-        routing.map_or(Ok(()), Routing::check)?;
+        check_models(body.price.as_ref(), routing)?;
         let priced = |routing: &Routing| routing.others.iter().all(|route| route.price.is_some());
         must(
             body.budget.cost_micros.is_none() || (body.price.is_some() && routing.is_none_or(priced)),
             "it bounds the cost of a model whose price is not known",
-        )?;
-        let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
-        must(
-            others.chain(&body.price).all(|price| price.tiers.len() <= MOST_TIERS),
-            "its price has more tiers than any vendor's",
         )?;
         body.limits.agents.check()?;
         self.held = None;
@@ -444,7 +443,8 @@ impl RunState {
     }
 
     fn is_cut_off(&self, agent: AgentId) -> bool {
-        self.of(agent).step.as_ref().is_some_and(|step| step.stop == Stop::Length)
+        let step = self.of(agent).step.as_ref();
+        step.is_some_and(|step| matches!(step.stop, Stop::Length | Stop::Refused))
     }
 
     fn call_invalid(&mut self, agent: AgentId, body: &CallInvalid) -> Checked {
@@ -713,7 +713,7 @@ impl RunState {
             step.followed_up = true;
         }
         match body.why {
-            NoteWhy::GateFailed => {
+            NoteWhy::GateFailed | NoteWhy::WrongAnswer => {
                 self.submitted = None;
                 self.gate.verdict = None;
             }
@@ -729,10 +729,16 @@ impl RunState {
 
     fn run_submitted(&mut self, body: &Submitted) -> Checked {
         must(self.next() == Next::Submit(body.via), "the agent did not say so that it is done")?;
+        let brief = self.created.as_ref().and_then(|created| created.brief.as_ref());
+        must(
+            body.wrong.is_none() || brief.is_some_and(|brief| brief.schema.is_some()),
+            "it is said to be wrong by a schema that the contract does not name",
+        )?;
         let root = self.of_mut(AgentId::ROOT);
         let step = root.step.as_mut().filter(|step| step.id == body.step);
         step.ok_or("it is not of the step under way")?.followed_up = true;
         root.submit_call = false;
+        self.wrong_answers += u32::from(body.wrong.is_some());
         self.submitted = Some(body.clone());
         self.gate.verdict = None;
         Ok(())
@@ -787,6 +793,16 @@ impl RunState {
         self.finished = Some(body.clone());
         Ok(())
     }
+}
+
+/// The models of a contract can be, and so can their prices.
+fn check_models(price: Option<&Price>, routing: Option<&Routing>) -> Checked {
+    routing.map_or(Ok(()), Routing::check)?;
+    let others = routing.iter().flat_map(|routing| &routing.others).filter_map(|it| it.price.as_ref());
+    must(
+        others.chain(price).all(|price| price.tiers.len() <= MOST_TIERS),
+        "its price has more tiers than any vendor's",
+    )
 }
 
 fn no_act() -> String {

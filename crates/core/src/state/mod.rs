@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use agent::Agent;
 pub use next::Next;
 pub use process::{Process, ProcessEnd};
-pub use route::UNKNOWN_OUTCOME;
+pub use route::{AskedFor, UNKNOWN_OUTCOME};
 pub use violation::Violation;
 
 use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
@@ -191,6 +191,8 @@ pub struct RunState {
     /// All that each file that ever changed has been, and whether it was so by acts alone.
     history: BTreeMap<RelPath, BTreeMap<Option<FileFact>, rewind::Doing>>,
     submitted: Option<Submitted>,
+    /// Submissions that did not satisfy the schema.
+    wrong_answers: u32,
     gate: GateState,
     finished: Option<RunFinished>,
     counts: Counts,
@@ -235,6 +237,7 @@ impl RunState {
             drifted: BTreeSet::new(),
             history: BTreeMap::new(),
             submitted: None,
+            wrong_answers: 0,
             gate: GateState::default(),
             finished: None,
             counts: Counts::default(),

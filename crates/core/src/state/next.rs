@@ -4,6 +4,7 @@ use super::agent::Agent;
 use super::{CallState, GATE_RETRIES, OpenAct, RunState, STALL_LIMIT, invocation_id};
 use crate::act::Intent;
 use crate::agents::AgentEnd;
+use crate::brief::SCHEMA_ATTEMPTS;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
 use crate::fold::FoldedBy;
 use crate::id::{ActId, AgentId, StepId};
@@ -174,6 +175,14 @@ impl RunState {
     }
 
     fn next_of_submission(&self) -> Next {
+        // Before the gate: it is the cheaper of the two.
+        if self.submitted.as_ref().is_some_and(|submitted| submitted.wrong.is_some()) {
+            return if self.wrong_answers < SCHEMA_ATTEMPTS {
+                Next::Note(NoteWhy::WrongAnswer)
+            } else {
+                Next::Finish(Outcome::Stopped { why: StopWhy::Schema })
+            };
+        }
         let Some(gate) = self.created.as_ref().and_then(|created| created.gate.as_ref()) else {
             return Next::Finish(Outcome::Done);
         };

@@ -18,9 +18,11 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
+use provost_core::brief::BriefFact;
 use provost_core::budget::{Bound, Budget};
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
 use provost_core::contract::Limits;
+use provost_core::digest::Digest;
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_TOUCHES, ModelAnswered, ModelFailed,
@@ -673,14 +675,43 @@ fn the_model_is_asked_and_spoken_to_only_when_that_is_due() {
     for why in [NoteWhy::CutOff, NoteWhy::Empty, NoteWhy::GateFailed, NoteWhy::Repeating] {
         hand.cannot(Body::Note(Note { why, text: digest(7) }), "no such note is due");
     }
-    let submitted = Submitted { step: StepId(0), via: SubmitVia::Tool, summary: digest(5) };
+    let submitted = Submitted { step: StepId(0), via: SubmitVia::Tool, summary: digest(5), wrong: None };
     hand.cannot(Body::Submitted(submitted.clone()), "did not say so");
     hand.answer(0);
     let answer = forged_answer(&hand.0, Usage::default()).body;
     hand.cannot(answer, "not to be asked now");
     hand.cannot(Body::Submitted(submitted.clone()), "did not say so");
     let of_step_0 = Submitted { via: SubmitVia::FinalAnswer, ..submitted };
-    hand.cannot(Body::Submitted(of_step_0), "not of the step under way");
+    hand.cannot(Body::Submitted(of_step_0.clone()), "not of the step under way");
+    let wrong = Submitted { step: StepId(1), wrong: Some(digest(6)), ..of_step_0 };
+    hand.cannot(Body::Submitted(wrong), "by a schema that the contract does not name");
+}
+
+#[test]
+fn a_wrong_answer_is_told_twice_and_ends_the_run_the_third_time() {
+    let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
+    created.budget = Budget::default();
+    created.brief = Some(Box::new(BriefFact { schema: Some(digest(4)), ..BriefFact::default() }));
+    let mut hand = Hand(RunState::new("r-hand".parse().unwrap()));
+    hand.does(Body::RunCreated(created));
+    hand.attach(Rung::R3);
+    let submits = |hand: &mut Hand, wrong: Option<Digest>| {
+        hand.answer(0);
+        let step = StepId(hand.0.ledger().steps - 1);
+        let via = SubmitVia::FinalAnswer;
+        hand.does(Body::Submitted(Submitted { step, via, summary: digest(5), wrong }));
+    };
+    for _ in 0..2 {
+        submits(&mut hand, Some(digest(6)));
+        assert_eq!(hand.0.next(), Next::Note(NoteWhy::WrongAnswer));
+        hand.does(Body::Note(Note { why: NoteWhy::WrongAnswer, text: digest(7) }));
+    }
+    // The control: one that is right goes on to the gate.
+    let mut right = Hand(hand.0.clone());
+    submits(&mut right, None);
+    assert_eq!(right.0.next(), Next::RunGate);
+    submits(&mut hand, Some(digest(6)));
+    assert_eq!(hand.0.next(), Next::Finish(Outcome::Stopped { why: StopWhy::Schema }));
 }
 
 #[test]

@@ -182,6 +182,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         limits: Limits { agents: agents::limits(choices), ..Limits::default() },
         model: model("m"),
         routing: routing(choices, &Price::of_rates(dear)).kept(),
+        brief: None,
         source: Source::Directory { commit: None, scope: RelPath::root() },
         repository: None,
         root: "/w".to_owned(),
@@ -227,6 +228,7 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
         model: created.model,
         routing: created.routing,
         servers: created.servers,
+        brief: created.brief,
         key_env: Some("KEY".to_owned()),
         root: created.root,
         repository: created.repository,
@@ -408,7 +410,7 @@ impl World {
             Next::Approve(_) | Next::Perform(_) | Next::Refuse(_) | Next::Recover(_) => self.act(),
             Next::Submit(via) => {
                 let step = self.state.agent(AgentId::ROOT).unwrap().step().unwrap();
-                self.append(Body::Submitted(Submitted { step, via, summary: digest(5) }));
+                self.append(Body::Submitted(Submitted { step, via, summary: digest(5), wrong: None }));
             }
             Next::RunGate => {
                 let argv = self.created().gate.as_ref().unwrap().argv.clone();
@@ -1059,7 +1061,7 @@ impl World {
         let tree = tree(&self.files);
         let verified =
             self.state.gate_holds() && self.state.last_gate().is_some_and(|judged| judged.tree == tree);
-        self.append(Body::RunFinished(RunFinished { outcome, verified, tree }));
+        self.append(Body::RunFinished(RunFinished { outcome, verified, tree, needed: None }));
     }
 
     /// A change of a file as it is now: to something new, or away.

@@ -193,6 +193,7 @@ impl Run {
             model: ModelFact::new("openai-chat", "scripted", "http://127.0.0.1:1/v1"),
             routing: None,
             servers: Vec::new(),
+            brief: None,
             source: Source::Commit { commit: self.commit.clone(), scope: path(SCOPE) },
             repository: None,
             root: "/srv/space".into(),
@@ -233,7 +234,12 @@ impl Run {
         self.finished(1, ActEnd::Refused, &[], None);
         self.answered(1, 0, true, Stop::End);
         let summary = self.word("fixed");
-        self.push(Body::Submitted(Submitted { step: StepId(1), via: SubmitVia::FinalAnswer, summary }));
+        self.push(Body::Submitted(Submitted {
+            step: StepId(1),
+            via: SubmitVia::FinalAnswer,
+            summary,
+            wrong: None,
+        }));
         if gated {
             self.judge(with, &gate, end, &policy, receipt);
         }
@@ -241,6 +247,7 @@ impl Run {
             outcome: if with == WithGate::Failing { Outcome::GateFailed } else { Outcome::Done },
             verified: with == WithGate::Passing,
             tree: end.clone(),
+            needed: None,
         }));
     }
 

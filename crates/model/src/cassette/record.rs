@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use provost_core::transcript::{Call, Message};
 
 use super::{Attempt, CassetteError, End, HEAD, Heard, limit_part, message_part, prelude_part};
-use crate::{Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink};
+use crate::{
+    Answer, Beside, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink,
+};
 
 /// Passes everything on to another provider and writes a cassette.
 pub struct Recorder {
@@ -56,6 +58,10 @@ impl Provider for Recorder {
 
     fn endpoint(&self) -> &str {
         self.inner.endpoint()
+    }
+
+    fn carries(&self, what: Beside) -> bool {
+        self.inner.carries(what)
     }
 
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {

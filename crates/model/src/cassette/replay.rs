@@ -1,12 +1,17 @@
 //! A provider that answers from a cassette and asks nobody.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use provost_core::event::MOST_CALLS;
 use provost_core::transcript::Message;
 
 use super::{Attempt, CassetteError, End, HEAD, Heard, limit_part, message_part, prelude_part};
-use crate::{Answer, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink};
+use crate::{
+    Answer, Beside, BoxFuture, Dialogue, Failure, FailureClass, Invocation, Prelude, Provider, Sink,
+};
 
 /// Characters of each side that are shown where two requests differ.
 const SHOWN: usize = 60;
@@ -25,11 +30,27 @@ struct Track {
     played: bool,
 }
 
+/// Largest cassette that is read, in bytes.
+const LARGEST: u64 = 1 << 30;
+
+/// The text of a regular file. A pipe or a device could be read for ever.
+fn read(path: &Path) -> std::io::Result<String> {
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
+    let mut text = String::new();
+    File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(std::io::Error::other("it is larger than 1 GiB"));
+    }
+    Ok(text)
+}
+
 impl Replay {
     /// Reads a cassette. `like` is who would be asked otherwise: it encodes what is asked, so that the journal says the same
     /// of it, and is never asked.
     pub fn load(path: &Path, like: Arc<dyn Provider>) -> Result<Self, CassetteError> {
-        let text = std::fs::read_to_string(path).map_err(|source| CassetteError::file(path, source))?;
+        let text = read(path).map_err(|source| CassetteError::file(path, source))?;
         let mut lines = text.lines().enumerate();
         if lines.next().is_none_or(|(_, head)| head != HEAD) {
             return Err(CassetteError::NoCassette(path.to_owned()));
@@ -38,6 +59,12 @@ impl Replay {
         for (at, line) in lines {
             let bad = |message: String| CassetteError::Line { path: path.to_owned(), line: at + 1, message };
             let attempt: Attempt = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
+            if let End::Answered(told) = &attempt.end
+                && told.assistant.calls.len() > MOST_CALLS as usize
+            {
+                let calls = told.assistant.calls.len();
+                return Err(bad(format!("its answer holds {calls} calls, and one can hold {MOST_CALLS}")));
+            }
             let before = tracks.last().map_or(&[][..], |track| &track.parts);
             let Some(shared) = before.get(..attempt.shared) else {
                 return Err(bad(format!(
@@ -55,6 +82,19 @@ impl Replay {
             tracks.push(Track { parts, heard, end, played: false });
         }
         Ok(Self { like, tape: Arc::new(Mutex::new(tracks)) })
+    }
+
+    /// The model that the cassette's first request asked, where it says so.
+    pub fn first_model(path: &Path) -> Result<Option<String>, CassetteError> {
+        let text = read(path).map_err(|source| CassetteError::file(path, source))?;
+        let mut lines = text.lines();
+        if lines.next() != Some(HEAD) {
+            return Err(CassetteError::NoCassette(path.to_owned()));
+        }
+        let first = lines.next().and_then(|line| serde_json::from_str::<Attempt>(line).ok());
+        let prelude = first.and_then(|attempt| attempt.parts.into_iter().next());
+        let prelude: Option<serde_json::Value> = prelude.and_then(|part| serde_json::from_str(&part).ok());
+        Ok(prelude.and_then(|prelude| Some(prelude["model"].as_str()?.to_owned())))
     }
 
     /// Answers from the same file in the place of another provider.
@@ -75,6 +115,10 @@ impl Provider for Replay {
 
     fn endpoint(&self) -> &'static str {
         ""
+    }
+
+    fn carries(&self, what: Beside) -> bool {
+        self.like.carries(what)
     }
 
     fn open(&self, prelude: Prelude) -> Box<dyn Dialogue> {

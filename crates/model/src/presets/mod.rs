@@ -24,7 +24,7 @@ pub struct Preset {
     pub key_vars: &'static [&'static str],
     /// Where it runs.
     pub place: Place,
-    /// Ends of host names that are its, besides the base URL's.
+    /// Host names that are its, besides the base URL's: `.end` stands for all that end so, `*` for one part without a dot.
     pub host_ends: &'static [&'static str],
     /// What is odd about it.
     pub quirks: &'static [Quirk],
@@ -70,6 +70,8 @@ pub enum Quirk {
     EchoReasoning,
     /// `stream_options` is refused; usage comes by itself.
     NoStreamOptions,
+    /// A request that names a schema for its answer calls no tools, or is refused.
+    SchemaOrTools,
     /// Its models call no tools: no use for an agent, only for questions.
     NoTools,
     /// How requests of one dialogue are told to belong together, for the sake of its cache.
@@ -122,12 +124,23 @@ impl Preset {
         let host = base.host();
         let its = |row: &&Self| {
             row.place == Place::Hosted
-                && (row.host_ends.iter().any(|end| host.ends_with(end))
+                && (row.host_ends.iter().any(|its| is_host(its, host))
                     || row.base_url.and_then(parts).is_some_and(|(own, _)| own == host))
         };
         let path = |row: &Self| row.base_url.and_then(parts).is_some_and(|(_, path)| path == base.path());
         // `max_by_key` takes the last of equals, and the first is meant.
         Self::all().iter().filter(its).rev().max_by_key(|row| (path(row), row.wire == wire))
+    }
+
+    /// A base URL as its customers have one, for one that has no single one.
+    pub fn example_url(&self) -> &'static str {
+        match self.name {
+            "bedrock" => "https://bedrock-runtime.REGION.amazonaws.com/openai/v1",
+            "vertex" => {
+                "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global/endpoints/openapi"
+            }
+            _ => self.base_url.unwrap_or("https://RESOURCE.openai.azure.com/openai/v1"),
+        }
     }
 
     /// How it takes a key on `wire`, which may be another than its own.
@@ -139,6 +152,16 @@ impl Preset {
             AuthStyle::usual(wire)
         }
     }
+}
+
+/// Whether a host is meant by a pattern of the table.
+fn is_host(pattern: &str, host: &str) -> bool {
+    if pattern.starts_with('.') {
+        return host.ends_with(pattern);
+    }
+    let Some((before, behind)) = pattern.split_once('*') else { return host == pattern };
+    let part = host.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+    part.is_some_and(|part| !part.is_empty() && !part.contains('.'))
 }
 
 /// Host and path of a base URL of the table.
@@ -223,6 +246,17 @@ mod tests {
         };
         let chat = WireKind::OpenAiChat;
         assert_eq!(at("https://mine.openai.azure.com/openai/v1", chat), Some("azure"));
+        for url in [
+            "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1",
+            "https://bedrock-mantle.eu-central-1.api.aws/openai/v1",
+        ] {
+            assert_eq!(at(url, chat), Some("bedrock"), "{url}");
+            assert_eq!(at(url, WireKind::OpenAiResponses), Some("bedrock"), "{url}");
+        }
+        for host in ["aiplatform.googleapis.com", "europe-west4-aiplatform.googleapis.com"] {
+            let url = format!("https://{host}/v1/projects/p/locations/global/endpoints/openapi");
+            assert_eq!(at(&url, chat), Some("vertex"), "{url}");
+        }
         assert_eq!(at("https://api.openai.com", chat), Some("openai"));
         assert_eq!(at("https://api.openai.com", WireKind::OpenAiResponses), Some("openai-responses"));
         assert_eq!(at("https://generativelanguage.googleapis.com", WireKind::Gemini), Some("gemini"));
@@ -235,6 +269,12 @@ mod tests {
             "https://xapi.groq.com/openai/v1",
             "https://openai.azure.com.example.org",
             "http://localhost:11434",
+            // A load balancer of anybody's, and hosts that only look like the vendor's.
+            "https://x.us-east-1.elb.amazonaws.com",
+            "https://bedrock-runtime.a.b.amazonaws.com/openai/v1",
+            "https://bedrock-runtime..amazonaws.com/openai/v1",
+            "https://bedrock-runtime.us-east-1.amazonaws.com.example.org/openai/v1",
+            "https://a.b-aiplatform.googleapis.com",
         ] {
             assert_eq!(at(stranger, chat), None, "{stranger}");
         }

@@ -30,7 +30,7 @@ const fn local(
     base_url: &'static str,
     key_vars: &'static [&'static str],
 ) -> Preset {
-    Preset { place: Place::Local, ..hosted(name, title, base_url, key_vars) }
+    Preset { place: Place::Local, quirks: &[Quirk::SchemaOrTools], ..hosted(name, title, base_url, key_vars) }
 }
 
 /// How OpenAI is told which requests share a prompt.
@@ -73,6 +73,12 @@ pub(super) const TABLE: &[Preset] = &[
         host_ends: &[".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com"],
         quirks: &[Quirk::MaxCompletionTokens, CACHE_KEY],
         ..hosted("azure", "Azure OpenAI", "", &["AZURE_OPENAI_API_KEY"])
+    },
+    // Each region has a host of its own. Asked with Bedrock's own keys: requests are not signed (SigV4).
+    Preset {
+        base_url: None,
+        host_ends: &["bedrock-runtime.*.amazonaws.com", "bedrock-mantle.*.api.aws"],
+        ..hosted("bedrock", "Amazon Bedrock, compatible", "", &["AWS_BEARER_TOKEN_BEDROCK"])
     },
     Preset {
         quirks: &[Quirk::MaxCompletionTokens],
@@ -117,6 +123,12 @@ pub(super) const TABLE: &[Preset] = &[
         &["DASHSCOPE_API_KEY"],
     ),
     hosted("together", "Together", "https://api.together.xyz/v1", &["TOGETHER_API_KEY"]),
+    // Each project has a path of its own. The token is one that `gcloud auth print-access-token` prints.
+    Preset {
+        base_url: None,
+        host_ends: &["aiplatform.googleapis.com", "*-aiplatform.googleapis.com"],
+        ..hosted("vertex", "Google Vertex AI, compatible", "", &["VERTEX_ACCESS_TOKEN"])
+    },
     Preset {
         quirks: &[Quirk::Affinity(Affinity::Header("x-grok-conv-id"))],
         ..hosted("xai", "xAI", "https://api.x.ai/v1", &["XAI_API_KEY"])

@@ -130,6 +130,12 @@ impl Prices {
         table::shipped().all(provider)
     }
 
+    /// What the user's file has, in its order: where it holds ([`Preset::name`](crate::presets::Preset); `None` wherever the
+    /// model is asked), and what it says.
+    pub fn own(&self) -> impl Iterator<Item = (Option<&str>, &Entry)> {
+        self.own.iter().map(|own| (own.provider.as_deref(), &own.entry))
+    }
+
     fn own_of<'a>(&'a self, provider: Option<&'a str>) -> impl Iterator<Item = &'a Entry> + Clone {
         let its = move |own: &&file::OwnEntry| own.provider.is_none() || own.provider.as_deref() == provider;
         self.own.iter().filter(its).map(|own| &own.entry)

@@ -6,7 +6,7 @@ use provost_core::transcript::{Image, Message};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-use super::effort::claude_takes_words;
+use super::effort::{claude_takes_words, tokens};
 use super::json::{arguments_object, put};
 use super::writer::{Writer, limit, members};
 use super::{Encode, EncodeOptions, Prefix};
@@ -195,7 +195,7 @@ impl Encode for Encoder {
         }
         out.push(b']');
         let limit = limit(max_output, self.max_output).unwrap_or(DEFAULT_MAX_OUTPUT);
-        if let Some(tokens) = self.effort.and_then(|effort| effort.tokens(limit)) {
+        if let Some(tokens) = self.effort.and_then(|effort| tokens(effort, limit)) {
             out.extend_from_slice(b",\"thinking\":");
             put(out, &json!({ "type": "enabled", "budget_tokens": tokens }));
         }

@@ -5,26 +5,15 @@ use crate::Effort;
 /// Least that can be asked for, in tokens.
 const LEAST: u64 = 1_024;
 
-impl Effort {
-    /// The word that most vendors have for it.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-
-    /// The same in tokens, within this output limit (0: none is named); `None` where there is no room for any.
-    pub(super) fn tokens(self, max_output: u64) -> Option<u64> {
-        let wanted = match self {
-            Self::Low => LEAST,
-            Self::Medium => 4_096,
-            Self::High => 16_384,
-        };
-        let room = if max_output == 0 { wanted } else { max_output / 2 };
-        Some(wanted.min(room)).filter(|tokens| *tokens >= LEAST)
-    }
+/// The effort in tokens, within this output limit (0: none is named); `None` where there is no room for any.
+pub(super) fn tokens(effort: Effort, max_output: u64) -> Option<u64> {
+    let wanted = match effort {
+        Effort::Low => LEAST,
+        Effort::Medium => 4_096,
+        Effort::High => 16_384,
+    };
+    let room = if max_output == 0 { wanted } else { max_output / 2 };
+    Some(wanted.min(room)).filter(|tokens| *tokens >= LEAST)
 }
 
 /// Whether a Claude model takes words for its effort. Those that take tokens alone are a closed set by now, and so do servers
@@ -47,7 +36,7 @@ mod tests {
 
     #[test]
     fn tokens_leave_room_for_the_answer() {
-        let all = |limit| [Effort::Low, Effort::Medium, Effort::High].map(|effort| effort.tokens(limit));
+        let all = |limit| [Effort::Low, Effort::Medium, Effort::High].map(|effort| tokens(effort, limit));
         assert_eq!(all(0), [Some(1_024), Some(4_096), Some(16_384)]);
         assert_eq!(all(100_000), [Some(1_024), Some(4_096), Some(16_384)]);
         assert_eq!(all(8_192), [Some(1_024), Some(4_096), Some(4_096)]);

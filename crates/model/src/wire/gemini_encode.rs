@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use provost_core::transcript::{Assistant, CallResult, Image, Message};
 use serde_json::{Map, Value, json};
 
-use super::effort::gemini_takes_words;
+use super::effort::{gemini_takes_words, tokens};
 use super::gemini_decode::{KeptSignature, Signed};
 use super::json::{arguments_object, put};
 use super::writer::{Writer, limit, members};
@@ -194,7 +194,7 @@ impl Encode for Encoder {
         if let Some(limit) = limit {
             generation.insert("maxOutputTokens".to_owned(), limit.into());
         }
-        if let Some(tokens) = self.effort.and_then(|effort| effort.tokens(limit.unwrap_or(0))) {
+        if let Some(tokens) = self.effort.and_then(|effort| tokens(effort, limit.unwrap_or(0))) {
             generation.insert("thinkingConfig".to_owned(), json!({ "thinkingBudget": tokens }));
         }
         if !generation.is_empty() {

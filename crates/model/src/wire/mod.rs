@@ -69,6 +69,17 @@ pub struct EncodeOptions {
 }
 
 impl WireKind {
+    /// Whether a request may name both tools and a schema for the answer's text.
+    pub(crate) fn takes_schema_beside_tools(self, model: &str) -> bool {
+        match self {
+            Self::OpenAiChat | Self::OpenAiResponses | Self::AnthropicMessages => true,
+            // Its older models refuse that.
+            Self::Gemini => effort::gemini_takes_words(model),
+            // It holds the whole answer to the schema, and no tool is called.
+            Self::Ollama => false,
+        }
+    }
+
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::OpenAiChat, Self::OpenAiResponses, Self::AnthropicMessages, Self::Gemini, Self::Ollama];

@@ -96,9 +96,12 @@ pub(super) fn standing(stage: Stage, driven: Driven, differs: Differs) -> State 
     match stage {
         Stage::New | Stage::Queued | Stage::Withdrawn => State::Queued,
         Stage::Done if differs == Differs::Yes => State::Succeeded,
-        Stage::Done | Stage::GateFailed | Stage::Refused | Stage::BudgetSpent | Stage::Stalled => {
-            State::Failed
-        }
+        Stage::Done
+        | Stage::GateFailed
+        | Stage::Refused
+        | Stage::BudgetSpent
+        | Stage::Stalled
+        | Stage::SchemaFailed => State::Failed,
         Stage::Cancelled | Stage::Cancelling => State::Cancelled,
         _ if driven == Driven::Yes => State::Running,
         // As `run` said when it left.

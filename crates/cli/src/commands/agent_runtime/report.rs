@@ -84,7 +84,7 @@ async fn failure(place: &Place, run: &RunId, account: &Account) -> Result<(Failu
             ),
             Outcome::GateFailed => (FailureKind::Other, code, finished.outcome.to_string()),
             Outcome::Refused => (FailureKind::PermissionDenied, code, finished.outcome.to_string()),
-            Outcome::Stopped { why: StopWhy::Stalled } => {
+            Outcome::Stopped { why: StopWhy::Stalled | StopWhy::Schema } => {
                 (FailureKind::Other, code, finished.outcome.to_string())
             }
             Outcome::Stopped { why: StopWhy::Cancelled } => (FailureKind::Interrupted, code, by(account)),

@@ -170,13 +170,18 @@ impl Hand {
     #[track_caller]
     pub(super) fn submit(&mut self) {
         let step = StepId(self.0.ledger().steps - 1);
-        self.does(Body::Submitted(Submitted { step, via: SubmitVia::FinalAnswer, summary: digest(5) }));
+        self.does(Body::Submitted(Submitted {
+            step,
+            via: SubmitVia::FinalAnswer,
+            summary: digest(5),
+            wrong: None,
+        }));
     }
 
     pub(super) fn end(&self, outcome: Outcome, verified: bool) -> Body {
         let tree =
             self.0.last_gate().map_or_else(|| world::tree(&world::start()), |judged| judged.tree.clone());
-        Body::RunFinished(RunFinished { outcome, verified, tree })
+        Body::RunFinished(RunFinished { outcome, verified, tree, needed: None })
     }
 }
 
