@@ -730,6 +730,22 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
              policy file"
         ));
     }
+    if let Some(engine) = contract.policy.engine {
+        let policy = &contract.policy;
+        let asked = [
+            (!policy.allowed_hosts().is_empty(), "hosts of the network (`allow net`)"),
+            (!policy.publish.is_empty(), "published ports (`publish`)"),
+            (policy.lets_commit(), "commits (`git = \"commit\"`)"),
+        ];
+        let asked: Vec<&str> = asked.into_iter().filter(|(asked, _)| *asked).map(|(_, what)| what).collect();
+        if !asked.is_empty() {
+            return refuse(&format!(
+                "commands that run by {engine} cannot have what the policy grants: {}; take it out of the policy, or name no \
+                 engine",
+                asked.join(", ")
+            ));
+        }
+    }
     let others = contract.routing.others.iter().map(|route| &route.price);
     let mut prices = others.chain([&contract.price]);
     if contract.budget.cost_micros.is_some() && prices.any(Option::is_none) {

@@ -149,6 +149,7 @@ fn contained(name: &'static str, rung: Rung, profile: Profile, place: &Place, ne
             keep_head: 1000,
             keep_tail: 1000,
             egress: (network == Network::OneHost).then(self::network),
+            reaches: Vec::new(),
             record_dir: tempfile::tempdir_in(&records).expect("a folder").keep(),
         };
         if staged {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::egress::Egress;
+use crate::egress::{Egress, Publish};
 
 /// A command for [`crate::Sandbox::run`].
 #[derive(Debug, Clone)]
@@ -35,6 +35,9 @@ pub struct Command {
     /// Its network, where it has one and its containment can give one
     /// ([`can_dial`](provost_core::containment::Receipt::can_dial)). It is served as long as the command runs.
     pub egress: Option<Egress>,
+    /// Published ports of commands that run on: each is found at the same port of this command's own 127.0.0.1. Only from R3
+    /// on; elsewhere they are not there. The port is taken then, as it is on the host.
+    pub reaches: Vec<Publish>,
     /// An existing, empty folder for this command's record, outside of everything that the command can see.
     pub record_dir: PathBuf,
 }

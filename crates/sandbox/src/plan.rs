@@ -77,6 +77,9 @@ pub(crate) struct Order {
     /// How many sockets are made with which its own ports are dialled from outside.
     #[serde(default)]
     pub(crate) dialling: usize,
+    /// Ports of its loopback that lead to other commands.
+    #[serde(default)]
+    pub(crate) reaching: Vec<u16>,
     /// The container that it runs in, where the program is an engine's: how that ended is asked of the engine, and it is
     /// removed.
     #[serde(default)]

@@ -367,11 +367,13 @@ impl Sandbox {
         let listener =
             (shared.clone(), cancel.clone(), command.egress.clone(), self.profile.clone(), self.rung);
         let record_dir = command.record_dir.clone();
+        let reaches: Vec<Publish> = self.reached(command).cloned().collect();
         std::thread::Builder::new()
             .name("provost-running".to_owned())
             .spawn(move || {
                 let (shared, cancel, egress, profile, rung) = listener;
                 let mut network = Network::of(egress.as_ref(), &profile, rung);
+                network.reaches = &reaches;
                 network.publish = publish.as_ref();
                 let (outcome, _) = attend(&control, &cancel, network, &record_dir, Some(&shared));
                 shared.end(outcome);
@@ -388,7 +390,9 @@ impl Sandbox {
         cancel: &Cancel,
     ) -> Result<(ExitRecord, Option<OwnedFd>), RunError> {
         let control = self.launch(command, None, None)?;
-        let network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
+        let mut network = Network::of(command.egress.as_ref(), &self.profile, self.rung);
+        let reaches: Vec<Publish> = self.reached(command).cloned().collect();
+        network.reaches = &reaches;
         let (outcome, layer) = attend(&control, cancel, network, &command.record_dir, None);
         outcome.map(|record| (record, layer))
     }
@@ -457,8 +461,17 @@ impl Sandbox {
             keep_tail: command.keep_tail,
             listen: command.egress.as_ref().map(Egress::listen),
             dialling: 0,
+            reaching: self.reached(command).map(Publish::port).collect(),
             container: None,
         })
+    }
+
+    /// The ports of other commands that this one reaches.
+    fn reached<'run>(&self, command: &'run Command) -> impl Iterator<Item = &'run Publish> + use<'run> {
+        let has_loopback = self.rung >= Rung::R3 && self.engine.is_none();
+        // Those of its own network are taken, as they are for whoever published one.
+        let taken = command.egress.as_ref().map_or(&[][..], |_| &egress::OWN_PORTS);
+        command.reaches.iter().filter(move |publish| has_loopback && !taken.contains(&publish.port()))
     }
 
     fn record_folder(&self, path: &Path) -> Result<OwnedFd, Failure> {
@@ -628,6 +641,11 @@ fn follow(
                         let _ = wire::send(control, &[wire::CANCEL], &[]);
                     }
                 }
+                Some((Report::Reaching, sockets)) => {
+                    if network.reach(sockets).is_err() {
+                        let _ = wire::send(control, &[wire::CANCEL], &[]);
+                    }
+                }
                 Some((Report::Started, _)) => drop(running.map(Shared::started)),
                 Some((Report::Wrote, _)) => drop(running.map(Shared::wrote)),
                 Some((Report::Output, files)) => {
@@ -666,13 +684,27 @@ struct Network<'run> {
     server: Option<Server>,
     publish: Option<&'run Publish>,
     joined: Option<Joined>,
+    /// Ports of other commands that it reaches, and what leads there.
+    reaches: &'run [Publish],
+    leads: Vec<Joined>,
     broker: Option<Broker>,
     failed: Option<Failure>,
 }
 
 impl<'run> Network<'run> {
     fn of(egress: Option<&'run Egress>, profile: &'run Profile, rung: Rung) -> Self {
-        Self { egress, profile, rung, server: None, publish: None, joined: None, broker: None, failed: None }
+        Self {
+            egress,
+            profile,
+            rung,
+            server: None,
+            publish: None,
+            joined: None,
+            reaches: &[],
+            leads: Vec::new(),
+            broker: None,
+            failed: None,
+        }
     }
 
     /// Answers what its filter asks. A command whose broker cannot be started is not let go, or is ended.
@@ -733,9 +765,28 @@ impl<'run> Network<'run> {
         Ok(())
     }
 
+    /// Leads its own listeners to other commands.
+    fn reach(&mut self, sockets: Vec<OwnedFd>) -> Result<(), ()> {
+        let started = if sockets.len() == self.reaches.len() {
+            let pairs = self.reaches.iter().zip(sockets);
+            pairs.map(|(publish, socket)| Joined::lead(publish, socket.into())).collect()
+        } else {
+            // Fewer arrive when this process has no room for more descriptors.
+            Err(io::Error::from_raw_os_error(libc::EMFILE))
+        };
+        match started {
+            Ok(leads) => self.leads = leads,
+            Err(error) => {
+                self.failed = Some(failure("reach", &error));
+                return Err(());
+            }
+        }
+        Ok(())
+    }
+
     /// Ends every connection, and says what kept the network from being served.
     fn close(self) -> Option<Failure> {
-        drop((self.server, self.joined, self.broker));
+        drop((self.server, self.leads, self.joined, self.broker));
         self.failed
     }
 }

@@ -334,6 +334,7 @@ impl Bench {
             keep_tail: 64 * 1024,
             program: None,
             egress: (wants_hosts && self.receipt.can_dial()).then(some_host).transpose()?,
+            reaches: Vec::new(),
             record_dir: scene.beside("records"),
         };
         let cancel = Cancel::new()?;

@@ -146,6 +146,7 @@ fn order(program: &Program) -> Result<Order, Failure> {
         keep_tail: 0,
         listen: None,
         dialling: 0,
+        reaching: Vec::new(),
         container: None,
     })
 }

@@ -53,6 +53,8 @@ pub(crate) enum Report {
     },
     /// Sockets of the command's namespace with which its ports are dialled.
     Dialling,
+    /// Listeners of the command's namespace that lead to other commands, in the order of [`crate::plan::Order::reaching`].
+    Reaching,
     /// Where the calls wait that a broker answers; from the supervisor with the command's temp folder behind it.
     Brokered,
     /// A step failed; the command has not run.

@@ -86,6 +86,7 @@ impl Bare {
                 keep_head: 1000,
                 keep_tail: 1000,
                 egress: None,
+                reaches: Vec::new(),
                 record_dir: record_dir.clone(),
             };
             let begun = Instant::now();

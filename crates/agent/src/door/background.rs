@@ -13,7 +13,7 @@ use provost_core::id::ActId;
 use provost_core::process::{self, MOST_PROCESSES};
 use provost_core::state::Process;
 use provost_sandbox::{
-    Captured, Chunk, Egress, ExitRecord, NetReport, Publish, Recovered, RunError as CommandError,
+    Captured, Chunk, Egress, ExitRecord, Failure, NetReport, Publish, Recovered, RunError as CommandError,
 };
 use provost_tools::CommandRequest;
 use provost_tools::command::{self, Output, Standing};
@@ -29,6 +29,9 @@ use crate::executor::Background;
 
 /// How long the first output of a command is waited for.
 const FIRST_OUTPUT: Duration = Duration::from_secs(1);
+
+/// The same where a container has to be made for it.
+const CONTAINER_STARTS: Duration = Duration::from_secs(5);
 
 /// A command that goes on under this driver.
 pub(crate) struct Live {
@@ -129,20 +132,23 @@ impl Driver<'_> {
         let egress = self.give_network(act, &mut command, self.dials.0.clone());
         match place.sandbox.start(command, published.clone()).await {
             Ok(command) => drop(self.background.insert(act, Live { command, egress, published })),
-            Err(CommandError::NotStarted(failure)) => {
-                self.fail(act, &format!("{failure}. Nothing was run."))?;
-                self.discard_record(act);
-                return Ok(());
-            }
+            Err(CommandError::NotStarted(failure)) => return self.did_not_start(act, &failure),
             Err(error) => return Err(RunError::Internal(error.to_string())),
         }
-        self.wait_for_news(act, FIRST_OUTPUT).await?;
+        let by_engine = self.recorder.state().containment().is_some_and(|receipt| receipt.engine.is_some());
+        self.wait_for_news(act, if by_engine { CONTAINER_STARTS } else { FIRST_OUTPUT }).await?;
         let part = self.take_output(act, 0).await?;
         let (part, ended) = if let Some(part) = part {
             (part, None)
         } else {
-            let record = self.await_end(act).await?;
-            (Part::rest(&record.output, 0), Some(record))
+            match self.await_outcome(act).await? {
+                Ok(record) => (Part::rest(&record.output, 0), Some(record)),
+                Err(CommandError::NotStarted(failure)) => {
+                    self.background.remove(&act);
+                    return self.did_not_start(act, &failure);
+                }
+                Err(error) => return Err(RunError::Internal(error.to_string())),
+            }
         };
         let exit = ended.as_ref().map(|record| super::command::exit_fact(record.ended));
         let standing = exit.as_ref().map_or(Standing::Running, |exit| Standing::Ended(Some(exit)));
@@ -159,6 +165,12 @@ impl Driver<'_> {
             Some(record) => self.process_ended(act, record).await,
             None => Ok(()),
         }
+    }
+
+    fn did_not_start(&mut self, act: ActId, failure: &Failure) -> Result<(), RunError> {
+        self.fail(act, &format!("{failure}. Nothing was run."))?;
+        self.discard_record(act);
+        Ok(())
     }
 
     /// Takes a port of the host's loopback for a command, or says why it is not to be had.
@@ -182,6 +194,14 @@ impl Driver<'_> {
         }
         Publish::bind(port)
             .map_err(|error| format!("Port {port} of this host cannot be listened on: {error}."))
+    }
+
+    /// The published ports of the commands that run.
+    pub(super) fn published(&self) -> impl Iterator<Item = Publish> {
+        self.background
+            .values()
+            .filter(|live| !live.command.has_ended())
+            .filter_map(|live| live.published.clone())
     }
 
     /// Tells what a command wrote and how it stands.
@@ -286,20 +306,24 @@ impl Driver<'_> {
 
     /// Waits for the end of a command that is about to end. What it still dials is answered: it cannot end before.
     pub(super) async fn await_end(&mut self, process: ActId) -> Result<ExitRecord, RunError> {
+        self.await_outcome(process).await?.map_err(|error| RunError::Internal(error.to_string()))
+    }
+
+    /// The same of one that may turn out not to have started: by a container engine that is known late.
+    async fn await_outcome(&mut self, process: ActId) -> Result<Result<ExitRecord, CommandError>, RunError> {
         let Some(live) = self.background.get(&process) else {
             return Err(RunError::Internal(format!("{} does not run here", process::name(process))));
         };
         let command = live.command.clone();
         let ended = command.ended();
         tokio::pin!(ended);
-        let ended = loop {
+        loop {
             tokio::select! {
                 biased;
                 Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
-                ended = &mut ended => break ended,
+                ended = &mut ended => return Ok(ended),
             }
-        };
-        ended.map_err(|error| RunError::Internal(error.to_string()))
+        }
     }
 
     /// Ends a command, or accounts for one that is gone with the driver before this one.

@@ -173,6 +173,7 @@ impl Driver<'_> {
             keep_head: half,
             keep_tail: half,
             egress: None,
+            reaches: self.published().collect(),
             record_dir: self.record_dir(act),
         }
     }

@@ -13,7 +13,7 @@ use provost::sandbox::Probe;
 use provost::tools::{Context, Registry, SeenState, Workspace};
 use serde_json::{Value, json};
 
-use super::setup::{host, policy as read_policy, probe};
+use super::setup::{host, policy as read_policy, policy_of_workspace, probe};
 use crate::args::{Policy, PolicyCommand};
 use crate::failure::Failure;
 use crate::render::say;
@@ -25,7 +25,8 @@ pub(crate) fn policy(world: &World, args: Policy) -> Result<u8, Failure> {
         return Err(Failure::usage(format!("`{option}` stands among the words of what is accessed"))
             .hint("put --policy, --allow and --deny before them: `provost policy explain --policy strict exec cargo test`"));
     }
-    let policy = read_policy(&policy)?;
+    // As a run in this folder would read it.
+    let policy = policy_of_workspace(read_policy(&policy)?, &policy, Path::new("."))?;
     if access == "publish" {
         return publish(&policy, &one(&access, &target)?);
     }
@@ -92,6 +93,9 @@ fn beside_the_rules(
         ),
         [Touch::Write { .. }] if policy.forbids_all_writes() => {
             lines.push("commands see the whole workspace read-only".to_owned());
+        }
+        [Touch::Net { .. }] if decision.effect == Effect::Ask => {
+            lines.push("nobody can be asked while a command dials: a run takes it for a refusal".to_owned());
         }
         [Touch::Net { .. }] => lines.push(
             "this is for commands, while they run; addresses that are not public are refused all the same, unless a rule \

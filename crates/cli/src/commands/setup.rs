@@ -168,11 +168,13 @@ pub(crate) fn policy_of_workspace(
     let named = std::path::absolute(path).at(path)?;
     let named = named.parent().and_then(|folder| folder.canonicalize().ok()).zip(named.file_name());
     let named = named.map(|(folder, name)| folder.join(name));
+    let named = named.filter(|named| *named != file);
     for file in [Some(file), named].into_iter().flatten() {
         let Ok(inside) = file.strip_prefix(&workspace) else { continue };
         let inside = RelPath::from_bytes(inside.as_os_str().as_bytes()).map_err(Failure::usage)?;
         let rule = format!("write {inside}");
-        let layer = Layer::named("policy file").rule(Effect::Deny, &rule).map_err(Failure::usage)?;
+        let layer =
+            Layer::named("place of the policy file").rule(Effect::Deny, &rule).map_err(Failure::usage)?;
         policy = policy.with(layer);
         if !Policy::preset(Preset::Workspace).guards_writing(&inside) || !policy.guards_writing(&inside) {
             return Err(Failure::usage(format!(

@@ -349,6 +349,29 @@ fn a_published_port_is_reached_from_the_host_as_long_as_its_command_lives() {
 }
 
 #[test]
+fn a_later_command_reaches_a_published_port() {
+    let port = free_port();
+    let line = ANSWER.replace("PORT", &port.to_string());
+    let client = format!(
+        "/usr/bin/python3 -c \"import socket; s = socket.create_connection(('127.0.0.1', {port})); s.sendall(b'x'); \
+         print(s.recv(100))\""
+    );
+    for publish in [true, false] {
+        let mut arguments = json!({ "command": line });
+        if publish {
+            arguments["publish"] = json!(port);
+        }
+        let client = call("shell", json!({ "line": client }));
+        let (env, repo, model) = scene([call("shell_start", arguments), client]);
+        let policy = env.at("policy.toml");
+        fs::write(&policy, format!("preset = \"workspace\"\npublish = [{port}]\n")).unwrap();
+        let _ = env.run(&repo.path, &model, &["--policy", &policy.display().to_string()]).code(0);
+        let answer = &told(&model)[1];
+        assert_eq!(answer.contains("from within"), publish, "{answer}");
+    }
+}
+
+#[test]
 fn a_port_that_the_policy_does_not_grant_or_somebody_has_is_refused_in_words() {
     let (env, repo, model) = scene([call("shell_start", json!({ "command": "sleep 900", "publish": 3000 }))]);
     let run = env.run(&repo.path, &model, &[]).code(0).run();

@@ -1,6 +1,7 @@
 //! Images as the root of commands, from import to evidence.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -180,6 +181,18 @@ fn commands_run_by_podman_where_the_operator_names_it_and_the_evidence_says_so()
     assert!(refused.stderr.contains("no image is named for them"), "{}", refused.stderr);
     let refused = run(&["--engine", "lxc", "--image", "small:1"]).code(2);
     assert!(refused.stderr.contains("expected podman or docker"), "{}", refused.stderr);
+    // What none can honour is refused before anything is begun.
+    let refused =
+        run(&["--engine", "podman", "--image", "small:1", "--allow", "net example.org:443"]).code(2);
+    assert!(
+        refused.stderr.contains("cannot have what the policy grants: hosts of the network"),
+        "{}",
+        refused.stderr
+    );
+    let policy = case.env.at("publishes.toml").display().to_string();
+    fs::write(&policy, "preset = \"workspace\"\npublish = [3000]\ngit = \"commit\"\n").unwrap();
+    let refused = run(&["--engine", "podman", "--image", "small:1", "--policy", &policy]).code(2);
+    assert!(refused.stderr.contains("grants: published ports (`publish`), commits"), "{}", refused.stderr);
     let needs = ["--engine", "podman", "--image", "small:1", "--require", "cap-cpu"];
     let refused = run(&needs).code(9);
     assert!(refused.stderr.contains("in a container of podman's) does not enforce"), "{}", refused.stderr);
@@ -204,6 +217,35 @@ fn commands_run_by_podman_where_the_operator_names_it_and_the_evidence_says_so()
     let verify = ["verify", out, "--key", key.to_str().unwrap(), "--repo", &repository];
     let _ = case.env.provost(verify).code(0);
     assert_eq!(podman(&case, &["ps", "--all", "--quiet"]).code(0).stdout, "");
+}
+
+#[test]
+fn a_background_command_whose_container_does_not_start_is_a_result_and_not_the_end() {
+    let started = json!({ "call": { "name": "shell_start", "arguments": { "command": "sleep 1000" } } });
+    let case = Case::new([started, sh("cat /etc/of-the-image")]);
+    load(&case);
+    let mut import = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+    import.args(["image", "import", "--from", "podman", "small:1"]);
+    let _ = finish(import).code(0);
+    // An engine that makes all containers but this one.
+    let folder = case.env.at("refusing");
+    fs::create_dir(&folder).unwrap();
+    let script = "#!/bin/sh\ncase \"$*\" in *'sleep 1000'*) echo no room for it >&2; exit 125;; esac\nexec /usr/bin/podman \"$@\"\n";
+    fs::write(folder.join("podman"), script).unwrap();
+    fs::set_permissions(folder.join("podman"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+    command.args(case.env.run_args(
+        &case.repo.path,
+        &case.model,
+        &["--engine", "podman", "--image", "small:1"],
+    ));
+    command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", folder.display()));
+    let _ = finish(command).code(0);
+    let told = told(&case.model);
+    assert!(told[0].contains("no room for it") && told[0].contains("Nothing was run."), "{told:?}");
+    assert!(told[1].contains("of the image\n"), "{told:?}");
+    let journal = case.env.journal(&case.env.only_run());
+    assert!(bodies(&journal, "process.ended").is_empty());
 }
 
 #[test]

@@ -310,7 +310,9 @@ fn explain() {
     let file = "preset = \"strict\"\nallow = [\"exec cargo test*\", \"write src/**\", \"net *.example.org:443\"]\n\
                 ask = [\"write src/main.rs\"]\ndeny = [\"exec cargo publish\"]\n[default]\nspawn = \"deny\"\n";
     fs::write(env.at("rules.toml"), file).unwrap();
-    let rules = ["--policy", "rules.toml"];
+    // A run in the folder that holds it would refuse it.
+    fs::create_dir(env.at("here")).unwrap();
+    let rules = ["--policy", "../rules.toml"];
     let asked: [(&[&str], &[&str]); 17] = [
         (&[], &["exec", "cargo", "publish"]),
         (&[], &["write", "src/lib.rs"]),
@@ -324,7 +326,7 @@ fn explain() {
         (&rules, &["write", "src/main.rs"]),
         (&rules, &["net", "api.example.org:443"]),
         (&rules, &["spawn", "helper"]),
-        (&["--policy", "rules.toml", "--deny", "write src/lib.rs"], &["write", "src/lib.rs"]),
+        (&["--policy", "../rules.toml", "--deny", "write src/lib.rs"], &["write", "src/lib.rs"]),
         (&["--policy", "strict", "--allow", "exec cargo test*"], &["exec", "cargo", "test", "-p", "x"]),
         (&["--deny", "exec rm"], &["exec", "timeout", "5", "rm", "x"]),
         (&["--deny", "exec rm"], &["shell", "cd src && cat a | sort > out.txt; $X"]),
@@ -333,7 +335,9 @@ fn explain() {
     let mut out = String::new();
     for (policy, act) in asked {
         let args: Vec<&str> = ["policy", "explain"].iter().chain(policy).chain(act).copied().collect();
-        let ran = env.provost(&args).code(0);
+        let mut command = env.command(env!("CARGO_BIN_EXE_provost"));
+        command.args(&args).current_dir(env.at("here"));
+        let ran = finish(command).code(0);
         assert_eq!(ran.stderr, "");
         out.push_str(&format!("$ provost {}\n{}\n", args.join(" "), ran.stdout));
     }

@@ -6,7 +6,7 @@ use std::fs;
 use provost::tools::Registry;
 
 use crate::script::{exec, script, sh, submit, told};
-use crate::support::{TestEnvironment, bodies};
+use crate::support::{TestEnvironment, bodies, finish};
 
 /// What an agent may write must not be the next run's policy.
 #[test]
@@ -31,6 +31,17 @@ fn i5_a_policy_file_of_the_workspace_is_refused_unless_no_run_can_write_it() {
     assert_eq!(fs::read_to_string(repo.path.join("provost.toml")).unwrap(), policy);
     assert_eq!(fs::read_to_string(repo.path.join("a.txt")).unwrap(), "two\n", "the control");
     assert!(told(&model)[0].contains("changed `provost.toml`, which the policy protects: undone"));
+    // What is explained is what a run takes.
+    let explain = |policy: &str| {
+        let mut command = env.command(env!("CARGO_BIN_EXE_provost"));
+        command
+            .args(["policy", "explain", "--policy", policy, "write", "provost.toml"])
+            .current_dir(&repo.path);
+        finish(command)
+    };
+    let _ = explain("policy.toml").code(2).says("lies in the workspace");
+    let explained = explain("provost.toml").code(0);
+    assert!(explained.stdout.contains("deny: rule `deny write provost.toml`"), "{explained}");
     // And outside.
     repo.write("a.txt", "one\n");
     let _ = run(&env.at("outside.toml")).code(0);
@@ -52,6 +63,16 @@ fn a_rule_for_a_loopback_that_is_not_this_host_s_is_told() {
     for host in ["example.org:443", "10.0.0.1:80", "localhost.example.org"] {
         assert_eq!(explain(&format!("net {host}")), "");
     }
+}
+
+#[test]
+fn a_question_about_a_host_is_explained_as_the_refusal_that_it_is() {
+    let env = TestEnvironment::new();
+    let explain = |preset: &str| {
+        env.provost(["policy", "explain", "--policy", preset, "net", "example.org:443"]).code(0).stdout
+    };
+    assert!(explain("strict").contains("a run takes it for a refusal"));
+    assert!(!explain("workspace").contains("a run takes it for a refusal"));
 }
 
 #[test]
@@ -140,12 +161,12 @@ fn an_import_says_whose_name_it_took() {
 fn a_rule_that_asks_about_a_host_is_refused_with_its_line() {
     let env = TestEnvironment::new();
     let explain = |text: &str| {
-        fs::write(env.at("rules.toml"), text).unwrap();
-        env.provost(["policy", "explain", "--policy", "rules.toml", "net", "example.org:443"])
+        fs::write(env.at("provost.toml"), text).unwrap();
+        env.provost(["policy", "explain", "--policy", "provost.toml", "net", "example.org:443"])
     };
     let _ = explain("ask = [\n  \"net example.org:443\",\n]\n")
         .code(2)
-        .says("rules.toml:2: `ask net example.org:443`: nobody can be asked while a command dials");
+        .says("provost.toml:2: `ask net example.org:443`: nobody can be asked while a command dials");
     let allowed = explain("allow = [\"net example.org:443\"]\n").code(0).stdout;
     assert!(allowed.contains("allow: rule `allow net example.org:443`"), "{allowed}");
 }
@@ -153,9 +174,9 @@ fn a_rule_that_asks_about_a_host_is_refused_with_its_line() {
 #[test]
 fn a_port_is_explained_by_the_list_that_grants_it() {
     let env = TestEnvironment::new();
-    fs::write(env.at("rules.toml"), "publish = [3000]\n").unwrap();
+    fs::write(env.at("provost.toml"), "publish = [3000]\n").unwrap();
     let explain = |port: &str| {
-        env.provost(["policy", "explain", "--policy", "rules.toml", "publish", port]).code(0).stdout
+        env.provost(["policy", "explain", "--policy", "provost.toml", "publish", port]).code(0).stdout
     };
     assert!(explain("3000").contains("\nallow: the policy's list `publish` has it"));
     assert!(explain("3001").contains("\ndeny: the policy's list `publish` does not have it"));

@@ -320,6 +320,12 @@ impl FromStr for Pattern {
                 if target.contains('/') || target.contains('@') {
                     return Err(bad_glob(text, "it is no address of a page; write `host:port` or `host`"));
                 }
+                if port.is_some_and(is_no_port) {
+                    return Err(bad_glob(
+                        text,
+                        "no port is called so: write its number, as in `host:443`, or `*`",
+                    ));
+                }
                 let host = glob(&plain_host(host), Crosses::Yes, text)?;
                 let port = port.map(|port| glob(port, Crosses::Yes, text)).transpose()?;
                 std::iter::once(host).chain(port).collect()
@@ -360,6 +366,13 @@ fn plain_host(host: &str) -> String {
         _ => host,
     };
     host.strip_suffix('.').unwrap_or(host).to_lowercase()
+}
+
+/// Whether a glob of ports can match none: what is no glob is to be a number up to 65535 as numbers are written.
+fn is_no_port(port: &str) -> bool {
+    let is_glob = port.contains(['*', '?', '[', '{', '\\']);
+    let is_plain = |port: &str| port.parse::<u16>().is_ok_and(|number| number.to_string() == port);
+    port.contains(|c: char| c.is_alphabetic()) || (!is_glob && !is_plain(port))
 }
 
 /// Splits `host:port`. An IPv6 address has its port behind brackets; without brackets it has none.

@@ -163,6 +163,9 @@ pub(crate) const PROXY_PORT: u16 = 3128;
 pub(crate) const SOCKS_PORT: u16 = 1080;
 pub(crate) const DNS_PORT: u16 = 53;
 
+/// Ports of a command's own loopback that its network takes.
+pub(crate) const OWN_PORTS: [u16; 5] = [PROXY_PORT, SOCKS_PORT, DNS_PORT, 80, 443];
+
 /// Variables that tell a command's programs of the proxies, for those that would rather be told. They work without too.
 ///
 /// `ALL_PROXY` is the HTTP proxy, since some clients fail on a SOCKS one that they would not have used. Only the loopback

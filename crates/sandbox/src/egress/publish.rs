@@ -1,8 +1,9 @@
-//! Ports of a command that the host's loopback leads to.
+//! Ports of a command that the host's loopback leads to, and that of other commands.
 //!
 //! A socket stays in the network namespace that it was made in. So process 1 makes sockets in its own and does nothing with
 //! them; they come out to the driver, which dials the command's ports with them. One that is done with is made fresh and
-//! used again, so their number bounds connections at the same time and nothing else.
+//! used again, so their number bounds connections at the same time and nothing else. Of a command that is to reach such a port
+//! process 1 makes a listener, and what comes in there is carried on like what comes in on the host.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -24,7 +25,7 @@ const DIAL_LIMIT: Duration = Duration::from_secs(10);
 const STACK: usize = 256 * 1024;
 
 /// A port of the host's loopback that leads to the same port of a command. It is listened on from the beginning, so that
-/// nobody else has it, and leads nowhere before the command runs.
+/// nobody else has it, and leads nowhere before the command runs and after it has ended. Clones are the same port.
 #[derive(Debug, Clone)]
 pub struct Publish(Arc<Port>);
 
@@ -32,6 +33,8 @@ pub struct Publish(Arc<Port>);
 struct Port {
     listener: TcpListener,
     published: Mutex<Published>,
+    /// What the command's port is dialled with; none before it runs and after it has ended.
+    sockets: Mutex<Vec<OwnedFd>>,
 }
 
 impl Publish {
@@ -45,12 +48,20 @@ impl Publish {
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let published = Published { port, connections: 0, refused: 0, sent: 0, received: 0 };
-        Ok(Self(Arc::new(Port { listener, published: Mutex::new(published) })))
+        Ok(Self(Arc::new(Port { listener, published: Mutex::new(published), sockets: Mutex::default() })))
     }
 
     /// What has gone over it by now; complete when the command has ended.
     pub fn report(&self) -> Published {
         *self.published()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.published().port
+    }
+
+    fn sockets(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
+        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn published(&self) -> MutexGuard<'_, Published> {
@@ -63,18 +74,30 @@ impl Publish {
 pub(crate) struct Joined {
     stop: Stop,
     accepts: Option<JoinHandle<()>>,
+    /// Whose sockets end with it.
+    owns: Option<Publish>,
 }
 
 impl Joined {
-    /// Leads the port into the namespace that the sockets were made in.
+    /// Leads the host's port into the namespace that the sockets were made in.
     pub(crate) fn start(publish: &Publish, sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let listener = publish.0.listener.try_clone()?;
+        *publish.sockets() = sockets;
+        Self::accepting(publish, listener, Some(publish.clone()))
+    }
+
+    /// Leads a listener of another command to the port.
+    pub(crate) fn lead(publish: &Publish, listener: TcpListener) -> io::Result<Self> {
+        Self::accepting(publish, listener, None)
+    }
+
+    fn accepting(publish: &Publish, listener: TcpListener, owns: Option<Publish>) -> io::Result<Self> {
         let stop = Stop::new()?;
         let (publish, stopped) = (publish.clone(), stop.clone());
-        let sockets = Arc::new(Mutex::new(sockets));
         let accepts = Builder::new()
             .name("provost-publish".to_owned())
-            .spawn(move || accept(&publish, &sockets, &stopped))?;
-        Ok(Self { stop, accepts: Some(accepts) })
+            .spawn(move || accept(&publish, &listener, &stopped))?;
+        Ok(Self { stop, accepts: Some(accepts), owns })
     }
 }
 
@@ -84,29 +107,30 @@ impl Drop for Joined {
         if let Some(accepts) = self.accepts.take() {
             let _ = accepts.join();
         }
+        if let Some(publish) = &self.owns {
+            publish.sockets().clear();
+        }
     }
 }
 
-type Sockets = Arc<Mutex<Vec<OwnedFd>>>;
-
-fn accept(publish: &Publish, sockets: &Sockets, stop: &Stop) {
+fn accept(publish: &Publish, listener: &TcpListener, stop: &Stop) {
     let mut workers: Vec<JoinHandle<()>> = Vec::new();
-    while wait(&[(publish.0.listener.as_fd(), PollFlags::IN)], stop, None).is_ok() {
+    while wait(&[(listener.as_fd(), PollFlags::IN)], stop, None).is_ok() {
         workers.retain(|worker| !worker.is_finished());
-        let Ok((client, _)) = publish.0.listener.accept() else {
+        let Ok((client, _)) = listener.accept() else {
             // Gone before it was accepted, or there is no descriptor left for it.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        let socket = sockets.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let (publish_to, back, stopped) = (publish.clone(), sockets.clone(), stop.clone());
+        let socket = publish.sockets().pop();
+        let (publish_to, stopped) = (publish.clone(), stop.clone());
         let work = move || {
             let Some(socket) = socket else {
                 publish_to.published().refused += 1;
                 return;
             };
             if let Some(socket) = join(&publish_to, client, socket, &stopped) {
-                back.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+                publish_to.sockets().push(socket);
             }
         };
         // Where there is no thread to be had the connection is closed, and its socket with it.

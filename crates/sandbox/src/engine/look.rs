@@ -15,6 +15,7 @@ use provost_core::containment::{Guarantee, Strength};
 
 use super::client::{complaint, file, ready, share, wait};
 use super::container::Container;
+use super::hybrid_hint;
 use super::line::{Mount, Writing};
 use crate::profile::Profile;
 
@@ -71,7 +72,9 @@ pub(crate) fn look(
     }
     seen.map_err(|why| match why {
         why if why.is_empty() => {
-            format!("a container to look at did not answer: {} (it runs `cat` of the image)", complaint(err))
+            let said = complaint(err);
+            let hint = hybrid_hint(&said).map(|hint| format!("; {hint}")).unwrap_or_default();
+            format!("a container to look at did not answer: {said} (it runs `cat` of the image){hint}")
         }
         why => why,
     })

@@ -80,11 +80,23 @@ pub fn engines(all: &BTreeMap<OsString, OsString>) -> Vec<EngineFound> {
         };
         let says = says.and_then(|client| {
             let answer = client.ask(&["info", "--format", format], ANSWERS)?;
-            Ok(format!("{} {answer}", client.program.path().display()))
+            let hint = hybrid_hint(&answer).map(|hint| format!("; {hint}")).unwrap_or_default();
+            Ok(format!("{} {answer}{hint}", client.program.path().display()))
         });
         EngineFound { engine, says }
     };
     Engine::ALL.into_iter().map(found).collect()
+}
+
+/// What to do about crun, where it is what is spoken of and the host has control groups of both versions: it starts no
+/// container there.
+pub(crate) fn hybrid_hint(said: &str) -> Option<&'static str> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let has = |kind: &str| mounts.lines().any(|line| line.contains(&format!(" - {kind} ")));
+    (said.contains("crun") && has("cgroup") && has("cgroup2")).then_some(
+        "crun starts no container on a host that has control groups of both versions, as this one has: install runc and write \
+         `runtime = \"runc\"` under `[engine]` in containers.conf",
+    )
 }
 
 /// An engine made ready for the commands of one sandbox.
@@ -148,9 +160,9 @@ fn known(client: &Client, by: &ByEngine, image: Digest) -> Result<(String, Vec<S
         }
     }
     Err(format!(
-        "it has no image that is sha256:{image} ({said}); `{} load` gives it the archive that was imported, or \
-         `provost image import --from {}` imports one that it has",
-        by.engine, by.engine
+        "it has no image that is sha256:{image} ({said}); `{engine} load --input ARCHIVE` gives it the archive that was \
+         imported, or `provost image import --from {engine} NAME` imports one that it has",
+        engine = by.engine
     ))
 }
 
@@ -218,6 +230,7 @@ impl Ready {
             keep_tail: command.keep_tail,
             listen: None,
             dialling: 0,
+            reaching: Vec::new(),
             container: Some(container),
         })
     }

@@ -60,14 +60,33 @@ pub(super) fn dialling(count: usize, setup: &OwnedFd) -> Result<(), Failure> {
     }
 }
 
-fn bind(role: Role, address: SocketAddrV4) -> Result<OwnedFd, Errno> {
-    let kind = if role == Role::Questions { SocketType::DGRAM } else { SocketType::STREAM };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::INET, kind, flags, None)?;
-    rustix::net::bind(&socket, &address)?;
-    if kind == SocketType::STREAM {
-        rustix::net::listen(&socket, BACKLOG)?;
+/// Makes listeners on ports of the loopback that lead to other commands, and sends them to the supervisor.
+pub(super) fn reaching(ports: &[u16], setup: &OwnedFd) -> Result<(), Failure> {
+    let listen = |port: &u16| listen_on(SocketAddrV4::new(Ipv4Addr::LOCALHOST, *port));
+    let sockets: Vec<OwnedFd> = ports.iter().map(listen).collect::<Result<_, _>>().step("reach")?;
+    let descriptors: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
+    if wire::report_with(setup, &Report::Reaching, &descriptors) {
+        Ok(())
+    } else {
+        Err(Failure::new("reach", libc::EPIPE, "the listeners could not be handed over"))
     }
+}
+
+fn listen_on(address: SocketAddrV4) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn bind(role: Role, address: SocketAddrV4) -> Result<OwnedFd, Errno> {
+    if role != Role::Questions {
+        return listen_on(address);
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    rustix::net::bind(&socket, &address)?;
     Ok(socket)
 }
 

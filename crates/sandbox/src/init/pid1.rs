@@ -52,6 +52,10 @@ pub(super) fn run(plan: &Plan, view: &View, ids: (u32, u32), ends: Ends) -> ! {
         0 => network(),
         count => network().and_then(|()| listen::dialling(count, &ends.setup)),
     };
+    let network = || match order.reaching.as_slice() {
+        [] => network(),
+        ports => network().and_then(|()| listen::reaching(ports, &ends.setup)),
+    };
     let built = build(view, ids).and_then(|built| network().map(|()| built));
     let Built { unprotected, layer } = built.unwrap_or_else(|failure| fail(&ends.setup, failure));
     if let Some(layer) = layer {

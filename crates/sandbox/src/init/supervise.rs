@@ -317,7 +317,10 @@ fn await_ready(
                     Err(errno) => Failure::new("private-tmp", errno.raw_os_error(), ""),
                 },
                 Some((Report::Ready { unprotected }, _)) => return Ok(Readiness { unprotected, layer }),
-                Some((for_driver @ (Report::Listening { .. } | Report::Dialling), sockets)) => {
+                Some((
+                    for_driver @ (Report::Listening { .. } | Report::Dialling | Report::Reaching),
+                    sockets,
+                )) => {
                     let sockets: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
                     wire::report_with(control, &for_driver, &sockets);
                     continue;

@@ -129,6 +129,7 @@ fn nested_process() {
         keep_head: 100,
         keep_tail: 100,
         egress: None,
+        reaches: Vec::new(),
         record_dir: dir.path().join("record"),
     };
     let record = contained.run(&command, &provost_sandbox::Cancel::new().unwrap()).unwrap();

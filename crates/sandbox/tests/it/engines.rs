@@ -14,7 +14,7 @@ use provost_core::digest::Digest;
 use provost_sandbox::image::Image;
 use provost_sandbox::{
     ByEngine, Cancel, Command, Ended, ImageRoot, Profile, Recovered, RunError, RungChoice, Sandbox,
-    Unavailable, recover,
+    Unavailable, engines, recover,
 };
 
 use crate::images::shell;
@@ -347,8 +347,27 @@ fn an_image_that_the_engine_does_not_have_is_refused() {
     }
     let error = podman.try_sandbox(profile).unwrap_err().to_string();
     assert!(error.contains("it has no image that is sha256:"), "{error}");
-    assert!(error.contains("`podman load`"), "{error}");
+    assert!(error.contains("`podman load --input ARCHIVE`"), "{error}");
     assert_eq!(podman.containers(), "");
+}
+
+/// The control is every other test here, by runc.
+#[test]
+fn a_runtime_that_refuses_this_host_is_named_with_what_to_do() {
+    let podman = Podman::new();
+    let conf = podman.host.dir.path().join("containers.conf");
+    let other = fs::read_to_string(&conf).unwrap().replace("\"runc\"", "\"crun\"");
+    fs::write(&conf, other).unwrap();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let hybrid = mounts.contains(" - cgroup ") && mounts.contains(" - cgroup2 ");
+    let says = engines(&podman.environment).remove(0).says.unwrap();
+    assert_eq!(says.contains("write `runtime = \"runc\"`"), hybrid, "{says}");
+    let error = podman.try_sandbox(podman.profile()).err().map(|error| error.to_string());
+    assert_eq!(
+        error.as_ref().is_some_and(|error| error.contains("write `runtime = \"runc\"`")),
+        hybrid,
+        "{error:?}"
+    );
 }
 
 #[test]

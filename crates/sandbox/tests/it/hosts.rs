@@ -104,6 +104,7 @@ fn poorer_process() {
             record_dir,
             program: None,
             egress: None,
+            reaches: Vec::new(),
         }
     };
     let run = |sandbox: &Sandbox, name: &str| match sandbox.run(&command(name), &Cancel::new().unwrap()) {

@@ -101,6 +101,7 @@ fn run(sandbox: &Sandbox, home: &Path, number: u32) {
         record_dir: record_dir.clone(),
         program: None,
         egress: None,
+        reaches: Vec::new(),
     };
     let record = sandbox.run(&command, &Cancel::new().unwrap()).unwrap();
     assert_eq!((record.ended, record.survivors), (Ended::Exited(0), 0), "{record:?}");

@@ -30,6 +30,7 @@ fn driver_process() {
         keep_head: 1000,
         keep_tail: 1000,
         egress: None,
+        reaches: Vec::new(),
         record_dir: base.join("record"),
     };
     let contained = sandbox(rung, profile);

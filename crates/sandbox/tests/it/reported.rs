@@ -76,6 +76,7 @@ fn f07_process() {
         record_dir: home.join("records"),
         program: None,
         egress: None,
+        reaches: Vec::new(),
     };
     let sandbox = Sandbox::new(&Probe::run(), profile, RungChoice::Exactly(rung)).unwrap();
     let _ = sandbox.run(&command, &Cancel::new().unwrap());
@@ -158,6 +159,7 @@ fn f10_process() {
             record_dir,
             program: None,
             egress: None,
+            reaches: Vec::new(),
         };
         let record = sandbox.run(&command, &Cancel::new().unwrap()).unwrap();
         assert_eq!((record.ended, record.output.head.as_slice()), (Ended::Exited(0), b"runs\n".as_slice()));
@@ -206,6 +208,7 @@ fn f17_process() {
             record_dir,
             program: None,
             egress: None,
+            reaches: Vec::new(),
         };
         let record = sandbox.run(&command, &Cancel::new().unwrap()).unwrap();
         assert_eq!(record.ended, Ended::Exited(0), "{rung}: {record:?}");

@@ -4,9 +4,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use provost_core::containment::Rung;
-use provost_sandbox::{Captured, Chunk, Command, Ended, ExitRecord, RunError, Running};
+use provost_sandbox::{Cancel, Captured, Chunk, Command, Ended, ExitRecord, Publish, RunError, Running};
 
-use crate::support::{CONTAINED, Host, eventually, read, sandbox};
+use crate::support::{CONTAINED, Host, Ran, eventually, read, sandbox};
 
 /// Far longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -168,6 +168,49 @@ fn its_tree_is_killed_whole_by_order_and_when_it_is_dropped() {
         std::thread::sleep(Duration::from_millis(60));
         assert_eq!(beats(), after, "{rung}");
     }
+}
+
+/// Answers each connection with two words.
+const SERVER: &str = "import socket\n\
+    server = socket.create_server(('127.0.0.1', PORT))\n\
+    open('listens', 'w').close()\n\
+    while True:\n    \
+        client, _ = server.accept()\n    \
+        client.sendall(b'from within')\n    \
+        client.close()";
+
+#[test]
+fn a_later_command_reaches_a_published_port_and_no_other() {
+    const CLIENT: &str = "import socket\n\
+        for i in range(40): print(socket.create_connection(('127.0.0.1', PORT)).recv(100))";
+    let host = Host::new();
+    let publish = Publish::bind(0).unwrap();
+    let port = publish.report().port;
+    let python =
+        |script: &str| host.command(&["/usr/bin/python3", "-c", &script.replace("PORT", &port.to_string())]);
+    let sandbox = sandbox(Rung::R3, host.profile());
+    let run = |command: &Command| Ran::of(sandbox.run(command, &Cancel::new().unwrap()).unwrap());
+    let running = sandbox.start(&python(SERVER), Some(publish.clone()), Box::new(|| {})).unwrap();
+    eventually("it listens", || host.ws().join("listens").exists());
+    let reaches = vec![publish.clone()];
+
+    // The control: nothing leads there, as nobody asked for it.
+    let alone = run(&python(CLIENT));
+    assert!(alone.assert_refused().text.contains("Connection refused"), "{}", alone.text);
+    let reached = run(&Command { reaches: reaches.clone(), ..python(CLIENT) });
+    assert_eq!(reached.assert_ok().text, "b'from within'\n".repeat(40));
+    assert_eq!(publish.report().connections, 40);
+
+    // It is taken, as it is on the host; without it a command has it for itself.
+    let bind = "import socket; socket.create_server(('127.0.0.1', PORT)); print('mine')";
+    let taken = run(&Command { reaches: reaches.clone(), ..python(bind) });
+    assert!(taken.assert_refused().text.contains("Address already in use"), "{}", taken.text);
+    assert_eq!(run(&python(bind)).assert_ok().text, "mine\n");
+
+    running.kill();
+    eventually("it ends", || running.ended().is_some());
+    let gone = run(&Command { reaches, ..python(CLIENT) });
+    assert!(!gone.text.contains("from within"), "{}", gone.text);
 }
 
 #[test]

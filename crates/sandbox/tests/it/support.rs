@@ -60,6 +60,7 @@ impl Host {
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
             egress: None,
+            reaches: Vec::new(),
             record_dir: self.record_dir(),
         }
     }

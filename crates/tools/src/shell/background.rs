@@ -29,7 +29,7 @@ impl Default for ShellStart {
         });
         let publish = json!({
             "type": "integer", "minimum": 1,
-            "description": "A port of its loopback that this host's is to lead to, for people, where the policy lets it."
+            "description": "A port of it for this host's 127.0.0.1 and that of later commands, where the policy lets it."
         });
         Self(ToolSpec {
             name: "shell_start".to_owned(),
@@ -37,7 +37,7 @@ impl Default for ShellStart {
                           decided on like a line of `shell`. You get its id and its first output; see `shell_poll` and \
                           `shell_kill`. At most 8 run at once. All are ended, with all their processes, before the work \
                           is verified and when the run ends or pauses; none is started again. Each has a loopback of its \
-                          own that other commands do not reach: test a server from within its line."
+                          own: test a server from within its line, or publish its port."
                 .to_owned(),
             schema: object(
                 &[(COMMAND, command), order::cwd(), ("timeout_seconds", limit), ("publish", publish)],

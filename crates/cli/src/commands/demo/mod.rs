@@ -331,6 +331,7 @@ fn cargo_test(world: &World, layout: &Layout, dir: &Path, name: &str) -> Result<
         keep_head: 16 * 1024,
         keep_tail: 16 * 1024,
         egress: None,
+        reaches: Vec::new(),
         record_dir: record_dir.clone(),
     };
     let cancel = Cancel::new().map_err(Failure::internal)?;
