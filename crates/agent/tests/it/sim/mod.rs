@@ -73,9 +73,11 @@ impl provost_agent::Approver for Approver {
         "sim"
     }
 
-    /// By the act, so that every driver of a run gives the same word.
+    /// By what is asked, so that every driver of a run gives the same word. Not by the act's number: a server of tools that
+    /// was lost with its driver takes one more.
     fn decide<'a>(&'a self, question: &'a provost_agent::Question) -> provost_model::BoxFuture<'a, Word> {
-        let word = [Word::Approve, Word::Deny, Word::Later][question.act.0 as usize % 3];
+        let sum: usize = question.args.bytes().map(usize::from).sum();
+        let word = [Word::Approve, Word::Deny, Word::Later][sum % 3];
         Box::pin(std::future::ready(word))
     }
 }
