@@ -11,6 +11,7 @@ use provost_core::agents::{AgentEnd, AgentEnded, Spawn};
 use provost_core::event::{Body, SubmitVia};
 use provost_core::id::{ActId, AgentId};
 use provost_core::policy::Policy;
+use provost_core::state::Agent;
 use provost_core::text::{Lines, visible};
 use provost_core::transcript::{self, Assistant};
 use provost_model::Prelude;
@@ -49,15 +50,13 @@ impl Driver<'_> {
         }
         // What another is shown is durable, as what it is shown itself.
         self.recorder.commit().await?;
-        match self.aside.sides.remove(&agent) {
-            Some(side) => self.exchange(agent, side),
-            None => {
-                let side = self.open_side(agent).await?;
-                self.exchange(agent, side);
-                self.read_back().await?;
-            }
+        if let Some(side) = self.aside.sides.remove(&agent) {
+            self.exchange(agent, side);
+            return Ok(());
         }
-        Ok(())
+        let side = self.open_side(agent).await?;
+        self.exchange(agent, side);
+        self.read_back().await
     }
 
     fn exchange(&mut self, agent: AgentId, side: Side) {
@@ -78,7 +77,7 @@ impl Driver<'_> {
 
     async fn open_side(&self, agent: AgentId) -> Result<Side, RunError> {
         let mut prelude = self.root_prelude.clone();
-        let briefing = self.recorder.state().agent(agent).and_then(|agent| agent.briefing());
+        let briefing = self.recorder.state().agent(agent).and_then(Agent::briefing);
         if let Some(briefing) = briefing {
             // The answer that the contract asks for is the root's to give.
             prelude.schema = None;

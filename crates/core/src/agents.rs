@@ -27,6 +27,7 @@ impl AgentLimits {
     /// 16, at most 3 deep.
     pub const STANDARD: Self = Self { total: 16, depth: 3 };
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::NONE
     }

@@ -18,17 +18,16 @@ pub struct Delegate(ToolSpec);
 
 impl Default for Delegate {
     fn default() -> Self {
-        let goal = json!({"type": "string", "description": "What it is to do, and what it is to tell you at its end. It \
-            knows nothing of what was said here: name files, findings and what counts as done."});
-        let name = json!({"type": "string", "description": "What to call it: a-z, 0-9, `-` and `_`. Default: `agent`."});
-        let max_steps = json!({"type": "integer", "description": "Most answers that it may take."});
-        let deny = json!({"type": "array", "items": {"type": "string"}, "description": "What it may not do, of all that you \
-            may: rules such as `write **`, `exec git*`, `read secrets/`."});
+        let goal = json!({"type": "string", "description": "What it is to do and to report. It knows nothing of what was \
+            said here."});
+        let name = json!({"type": "string", "description": "a-z, 0-9, `-`, `_`."});
+        let max_steps = json!({"type": "integer", "description": "Most answers it may take."});
+        let deny = json!({"type": "array", "items": {"type": "string"}, "description": "What it may not do that you may: \
+            `write **`, `exec git*`."});
         Self(ToolSpec {
             name: "delegate".to_owned(),
-            description: "Have another agent do a part of the work, in this workspace, with these tools. It works until it is \
-                          done, and its last words are the result. It spends from the same budget. Good for what needs \
-                          much reading and comes to a short answer."
+            description: "Have another agent do a part of the work here, with these tools and from the same budget. Its last \
+                          words are the result. Good for much reading that comes to a short answer."
                 .to_owned(),
             schema: object(
                 &[("goal", goal), ("name", name), ("max_steps", max_steps), ("deny", deny)],

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Checked, must};
-use super::{OpenAct, RunState, Step, cache, decided, fold};
+use super::{Next, OpenAct, RunState, Step, cache, decided, fold};
 use crate::act::{Intent, Touch};
 use crate::agents::{self, AgentEnd, AgentEnded, MOST_DENIED, Spawn};
 use crate::digest::Digest;
@@ -116,6 +116,17 @@ impl Place {
 /// What an agent may do: the contract's policy, or its own.
 pub(super) fn policy_of<'a>(created: &'a RunCreated, agent: &'a Agent) -> &'a Policy {
     agent.place.as_ref().map_or(&created.policy, |place| &place.policy)
+}
+
+/// The next call may not fit into what is left, so tokens and money can be spent a little early.
+pub(super) fn may_end_by_budget(due: &Next) -> bool {
+    matches!(
+        due,
+        Next::Ask { .. }
+            | Next::Leave
+            | Next::Finish(Outcome::BudgetSpent { .. })
+            | Next::EndAgent(AgentEnd::BudgetSpent { .. })
+    )
 }
 
 impl RunState {
@@ -289,10 +300,10 @@ impl RunState {
         must(self.open_processes_of(id).is_empty(), "a background command of its still runs")?;
         let due = self.next();
         match (body.end, &due) {
-            (AgentEnd::BudgetSpent { bound }, _) if self.may_end_by_budget(&due) => {
+            (AgentEnd::BudgetSpent { bound }, _) if may_end_by_budget(&due) => {
                 self.check_bound(bound)?;
             }
-            (end, super::Next::EndAgent(due)) if end == *due => {}
+            (end, Next::EndAgent(due)) if end == *due => {}
             (end, _) => return Err(format!("the agent does not stand so that it ends: {}", end.word())),
         }
         let agent = self.of_mut(id);
@@ -304,18 +315,6 @@ impl RunState {
             place.end = Some(body.clone());
         }
         Ok(())
-    }
-
-    /// The next call may not fit into what is left, so tokens and money can be spent a little early.
-    pub(super) fn may_end_by_budget(&self, due: &super::Next) -> bool {
-        use super::Next;
-        matches!(
-            due,
-            Next::Ask { .. }
-                | Next::Leave
-                | Next::Finish(Outcome::BudgetSpent { .. })
-                | Next::EndAgent(AgentEnd::BudgetSpent { .. })
-        )
     }
 
     /// The act that started an agent ends as the agent did, and says what that said.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::agent::may_end_by_budget;
 use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
@@ -127,7 +128,7 @@ impl RunState {
     /// A run ends as its events have it end, and not before. Only a person ends it at any time, by cancelling it.
     pub(super) fn check_outcome(&self, body: &RunFinished) -> Checked {
         match (body.outcome, self.next()) {
-            (Outcome::BudgetSpent { bound }, due) if self.may_end_by_budget(&due) => self.check_bound(bound),
+            (Outcome::BudgetSpent { bound }, due) if may_end_by_budget(&due) => self.check_bound(bound),
             (outcome, Next::Finish(due)) if outcome == due => {
                 let gated = self.created.as_ref().is_some_and(|created| created.gate.is_some());
                 must(outcome != Outcome::Done || !gated || body.verified, "the gate did not pass")

@@ -66,11 +66,12 @@ fn the_tools_as_the_model_is_told_of_them() {
             "shell_start",
             "shell_poll",
             "shell_kill",
+            "delegate",
             "submit"
         ]
     );
     let size: usize = specs.iter().map(|spec| serde_json::to_string(spec).unwrap().len()).sum();
-    assert!(size < 8_000, "{size} bytes go with every request");
+    assert!(size < 8_600, "{size} bytes go with every request");
     assert_snapshot!(serde_json::to_string_pretty(&specs).unwrap());
 }
 
