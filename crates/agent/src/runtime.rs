@@ -16,7 +16,7 @@ use provost_core::event::{
 };
 use provost_core::id::{ActId, AgentId, RunId};
 use provost_core::path::RelPath;
-use provost_core::policy::{Containment, Effect, Policy};
+use provost_core::policy::{Containment, Effect, Ordered, Policy};
 use provost_core::route::RouteId;
 use provost_core::server;
 use provost_core::state::{OpenAct, RunState};
@@ -641,7 +641,7 @@ fn check_gate(
     let args = serde_json::json!({ "argv": gate.argv });
     let cannot = |why: String| RunError::Contract(format!("the verification command cannot be run: {why}"));
     let touches = Exec::default().touches(&args, &ctx).map_err(|bad| cannot(bad.to_string()))?;
-    let decision = contract.policy.decide_ordered(&touches, rung);
+    let decision = contract.policy.decide_ordered(&touches, rung, Ordered::Gate);
     if decision.effect == Effect::Deny {
         return Err(RunError::GateDenied { command: show_argv(&gate.argv), decision });
     }
@@ -672,7 +672,7 @@ fn check_servers(
         let touches = Exec::default()
             .touches(&serde_json::json!({ "argv": server.argv }), &ctx)
             .map_err(|bad| cannot(bad.to_string()))?;
-        let decision = contract.policy.decide_ordered(&touches, rung);
+        let decision = contract.policy.decide_ordered(&touches, rung, Ordered::Server);
         if decision.effect == Effect::Deny {
             return Err(RunError::ServerDenied { server: server.name.clone(), decision });
         }

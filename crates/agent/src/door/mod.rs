@@ -26,7 +26,7 @@ use provost_core::event::{
 use provost_core::id::ActId;
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
-use provost_core::policy::Effect as Decided;
+use provost_core::policy::{Effect as Decided, Ordered};
 use provost_core::state::OpenAct;
 use provost_core::transcript::Stop;
 use provost_journal::Word as Letter;
@@ -123,7 +123,7 @@ impl Driver<'_> {
         let policy = policy.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
         let decision = match call {
             Some(_) => policy.decide(&touches, state.rung()),
-            None => policy.decide_ordered(&touches, state.rung()),
+            None => policy.decide_ordered(&touches, state.rung(), Ordered::by(tool)),
         };
         let act = state.next_act();
         let args = self.recorder.content(args.to_string());

@@ -29,6 +29,7 @@ use crate::caps::Caps;
 use crate::containment::{Engine, Guarantee, Receipt, Rung};
 use crate::digest::Digest;
 use crate::path::RelPath;
+use crate::server::started_by;
 
 /// What a decision says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -219,6 +220,29 @@ impl fmt::Display for Decision {
     }
 }
 
+/// What a contract itself orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ordered {
+    /// The command of its verification gate.
+    Gate,
+    /// The start of a server of tools.
+    Server,
+}
+
+impl Ordered {
+    /// What it orders by an act of this tool that no call asks for.
+    pub fn by(tool: &str) -> Self {
+        if started_by(tool).is_some() { Self::Server } else { Self::Gate }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Gate => "the verification gate",
+            Self::Server => "a server of tools",
+        }
+    }
+}
+
 impl Policy {
     /// One of the named policies.
     pub fn preset(preset: Preset) -> Self {
@@ -272,9 +296,8 @@ impl Policy {
         self.layers.iter().map(|layer| layer.rules.len()).sum()
     }
 
-    /// Decides on what the contract itself orders (its gate): what policy asks about is answered by the order. A deny
-    /// stays a deny.
-    pub fn decide_ordered(&self, touches: &[Touch], rung: Rung) -> Decision {
+    /// Decides on what the contract itself orders: what policy asks about is answered by the order. A deny stays a deny.
+    pub fn decide_ordered(&self, touches: &[Touch], rung: Rung, what: Ordered) -> Decision {
         let decision = self.decide(touches, rung);
         if decision.effect != Effect::Ask {
             return decision;
@@ -282,7 +305,7 @@ impl Policy {
         Decision {
             effect: Effect::Allow,
             touch: decision.touch,
-            rule: "the verification gate".to_owned(),
+            rule: what.words().to_owned(),
             layer: "contract".to_owned(),
             source: None,
         }

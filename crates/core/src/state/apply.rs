@@ -21,7 +21,7 @@ use crate::event::{
 use crate::id::{ActId, AgentId, StepId};
 use crate::lifecycle::Move;
 use crate::outcome::{Outcome, Pause};
-use crate::policy::Effect;
+use crate::policy::{Effect, Ordered};
 use crate::price::MOST_TIERS;
 use crate::rate_limits::MOST_WINDOWS;
 use crate::route::{RouteId, Routing};
@@ -84,7 +84,7 @@ impl RunState {
         let Some(created) = &self.created else {
             return Ok(()); // refused as a transition below
         };
-        let order = if body.call.is_some() { Order::Call } else { Order::Contract };
+        let order = if body.call.is_some() { Order::Call } else { Order::Contract(Ordered::by(&body.tool)) };
         let Agent { place, decided, .. } = &mut self.agents[agent.0 as usize];
         let policy = place.as_ref().map_or(&created.policy, Place::policy);
         let decided = decided.decide(policy, &body.touches, self.rung, order);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::act::Touch;
 use crate::containment::Rung;
-use crate::policy::{Decision, Policy};
+use crate::policy::{Decision, Ordered, Policy};
 
 /// Decisions that are remembered; all are dropped when there are more.
 const MOST: usize = 1024;
@@ -19,8 +19,8 @@ const LONGEST: usize = 512;
 pub(super) enum Order {
     /// A call of the model.
     Call,
-    /// The contract itself: its gate.
-    Contract,
+    /// The contract itself.
+    Contract(Ordered),
 }
 
 /// What one agent's policy decided, by what it was asked. It holds nothing that the events do not give again, so two states
@@ -50,7 +50,7 @@ impl Decided {
     ) -> &Decision {
         let decide = || match order {
             Order::Call => policy.decide(touches, rung),
-            Order::Contract => policy.decide_ordered(touches, rung),
+            Order::Contract(what) => policy.decide_ordered(touches, rung, what),
         };
         let short = |touch: &Touch| match touch {
             Touch::Read { path } | Touch::Write { path } => path.as_str().len() <= LONGEST,

@@ -31,7 +31,7 @@ use provost_core::event::{
 };
 use provost_core::id::{ActId, AgentId, StepId};
 use provost_core::outcome::{Outcome, Pause, StopWhy};
-use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::policy::{Effect, Layer, Ordered, Policy, Preset};
 use provost_core::route::RouteId;
 use provost_core::state::{Next, RunState, Violation, invocation_id};
 use provost_core::transcript::{Stop, Usage};

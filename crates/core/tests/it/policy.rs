@@ -8,7 +8,7 @@ use provost_core::act::{Access, Touch};
 use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
-use provost_core::policy::{BadRule, Default, Effect, GitAccess, Layer, Policy, Preset, Rule};
+use provost_core::policy::{BadRule, Default, Effect, GitAccess, Layer, Ordered, Policy, Preset, Rule};
 
 use crate::cases;
 
@@ -370,9 +370,9 @@ fn an_order_answers_a_question_and_does_not_lift_a_denial() {
     for rung in [Rung::R0, Rung::R3] {
         let strict = Policy::preset(Preset::Strict);
         assert_eq!(strict.decide(&gate, rung).effect, ASK);
-        assert_eq!(strict.decide_ordered(&gate, rung).effect, ALLOW);
+        assert_eq!(strict.decide_ordered(&gate, rung, Ordered::Gate).effect, ALLOW);
         let denied = strict.with(Layer::named("mine").rule(DENY, "exec check").unwrap());
-        assert_eq!(denied.decide_ordered(&gate, rung).effect, DENY);
+        assert_eq!(denied.decide_ordered(&gate, rung, Ordered::Gate).effect, DENY);
     }
 }
 
@@ -588,10 +588,10 @@ proptest! {
         policy in policies(), layer in layers(&[DENY]), act in acts(), rung in rungs(),
     ) {
         let before = policy.decide(&act, rung).effect;
-        let ordered = policy.decide_ordered(&act, rung).effect;
+        let ordered = policy.decide_ordered(&act, rung, Ordered::Gate).effect;
         let narrowed = policy.with(without_defaults(layer));
         prop_assert!(narrowed.decide(&act, rung).effect >= before);
-        prop_assert!(narrowed.decide_ordered(&act, rung).effect >= ordered);
+        prop_assert!(narrowed.decide_ordered(&act, rung, Ordered::Gate).effect >= ordered);
     }
 
     /// An ask rule never allows, and never lifts what a rule denies. It does speak before a default of deny, as an allow

@@ -8,7 +8,7 @@ use provost_core::budget::Bound;
 use provost_core::event::{Body, Event, GateVerdict, Settlement, Verdict};
 use provost_core::id::{ActId, RunId};
 use provost_core::outcome::Outcome;
-use provost_core::policy::Effect;
+use provost_core::policy::{Effect, Ordered};
 use provost_core::state::{Next, RunState};
 use provost_core::transcript::Usage;
 
@@ -178,7 +178,7 @@ proptest! {
                 // Decided again for the containment of the driver that would perform it.
                 let decision = match open.call {
                     Some(_) => policy.decide(&touches[&act], state.rung()),
-                    None => policy.decide_ordered(&touches[&act], state.rung()),
+                    None => policy.decide_ordered(&touches[&act], state.rung(), Ordered::by(&open.tool)),
                 };
                 let allowed = match decision.effect {
                     Effect::Allow => true,

@@ -30,7 +30,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
-use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
+use provost_core::policy::{Effect, Layer, Ordered, Policy, Preset, WorkspaceMode};
 use provost_core::price::{PriceFrom, Rates, Tier};
 use provost_core::prompt::Break;
 use provost_core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
@@ -734,7 +734,7 @@ impl World {
         let policy = self.state.policy_of(self.state.acting()).unwrap();
         let decision = match call {
             Some(_) => policy.decide(&touches, self.state.rung()),
-            None => policy.decide_ordered(&touches, self.state.rung()),
+            None => policy.decide_ordered(&touches, self.state.rung(), Ordered::by(tool)),
         };
         let act = self.state.next_act();
         self.append(Body::ActDecided(ActDecided {

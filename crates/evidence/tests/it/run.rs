@@ -16,7 +16,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::Outcome;
 use provost_core::path::RelPath;
-use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::policy::{Effect, Layer, Ordered, Policy, Preset};
 use provost_core::state::invocation_id;
 use provost_core::transcript::{Stop, Usage};
 use provost_evidence::bundle::{self, BundleContent};
@@ -312,7 +312,7 @@ impl Run {
     fn decided(&mut self, act: u32, call: Option<u32>, touches: Vec<Touch>, policy: &Policy) {
         let decision = match call {
             Some(_) => policy.decide(&touches, Rung::R2),
-            None => policy.decide_ordered(&touches, Rung::R2),
+            None => policy.decide_ordered(&touches, Rung::R2, Ordered::Gate),
         };
         let args = self.word("args");
         self.push(Body::ActDecided(ActDecided {

@@ -136,7 +136,7 @@ impl Hand {
         let policy = self.0.policy_of(agent).unwrap();
         let decision = match index {
             Some(_) => policy.decide(&touches, self.0.rung()),
-            None => policy.decide_ordered(&touches, self.0.rung()),
+            None => policy.decide_ordered(&touches, self.0.rung(), Ordered::by(tool)),
         };
         let step = self.0.agent(agent).unwrap().step().unwrap_or_default();
         Body::ActDecided(ActDecided {

@@ -27,7 +27,7 @@ fn ordered(layer: Layer) -> Hand {
 
 fn start_of(hand: &Hand, line: &str) -> Body {
     let touches = vec![exec(line)];
-    let decision = hand.0.created().unwrap().policy.decide_ordered(&touches, hand.0.rung());
+    let decision = hand.0.created().unwrap().policy.decide_ordered(&touches, hand.0.rung(), Ordered::Server);
     let (tool, recovery) = (starter(NAME), Recovery::Supervised);
     Body::ActDecided(ActDecided {
         act: hand.0.next_act(),
