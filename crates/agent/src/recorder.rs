@@ -4,7 +4,9 @@
 //! is recorded in between travels in one append, so a step that only reads costs one, a step with effects two.
 
 use std::collections::{BTreeMap, HashMap};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 use provost_core::act::Intent;
 use provost_core::brief::ImageFact;
@@ -93,6 +95,28 @@ impl Recorder {
             gate_output: None,
             last_ms: 0,
         }
+    }
+
+    /// Folds what the journal already holds, to go on with it: the words of the dialogue are at hand then.
+    pub(crate) async fn take_up(&mut self, events: &[Event]) -> Result<(), RunError> {
+        let mut dialogue = Dialogue::default();
+        for event in events {
+            dialogue.apply(event);
+        }
+        let (store, run) = (self.store.clone(), self.lease.run.clone());
+        let wanted = self.missing(dialogue.items());
+        let mut found = store.blobs(&run, &wanted);
+        // Begun now: a store with a thread of its own looks for them while the state is folded.
+        let begun = poll_fn(|context| Poll::Ready(found.as_mut().poll(context))).await;
+        self.replay(events)?;
+        if self.state.outcome().is_some() {
+            return Ok(());
+        }
+        let found = match begun {
+            Poll::Ready(found) => found,
+            Poll::Pending => found.await,
+        };
+        self.hold(&wanted, found?)
     }
 
     /// Folds what the journal already holds.
@@ -256,6 +280,16 @@ impl Recorder {
 
     /// Holds the words of these items that are not at hand. A run that is taken up again has thousands: all at once.
     async fn fetch(&mut self, items: &[Item]) -> Result<(), RunError> {
+        let missing = self.missing(items);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let found = self.store.blobs(&self.lease.run, &missing).await?;
+        self.hold(&missing, found)
+    }
+
+    /// The words of these items that are not at hand, in the order of the store's index.
+    fn missing(&self, items: &[Item]) -> Vec<Digest> {
         let mut missing: Vec<Digest> = Vec::new();
         for item in items {
             match item {
@@ -268,16 +302,15 @@ impl Recorder {
             }
         }
         missing.retain(|digest| !self.words.0.contains_key(digest));
-        if missing.is_empty() {
-            return Ok(());
-        }
-        // In the order of the store's index.
         missing.sort_unstable();
         missing.dedup();
-        let found = self.store.blobs(&self.lease.run, &missing).await?;
-        for (digest, bytes) in missing.into_iter().zip(found) {
+        missing
+    }
+
+    fn hold(&mut self, digests: &[Digest], found: Vec<Option<Vec<u8>>>) -> Result<(), RunError> {
+        for (digest, bytes) in digests.iter().zip(found) {
             let bytes = bytes.ok_or_else(|| RunError::Gone(format!("content {}", digest.short())))?;
-            self.words.0.insert(digest, Arc::new(bytes));
+            self.words.0.insert(*digest, Arc::new(bytes));
         }
         Ok(())
     }

@@ -362,7 +362,7 @@ impl Runtime {
             self.store.salt(run).await?.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))?;
         let events = self.read_on(run, events).await?;
         let mut recorder = self.recorder(salt, held);
-        recorder.replay(&events)?;
+        recorder.take_up(&events).await?;
         if let Some(finished) = recorder.state().outcome() {
             // Whoever had the lease before brought it to its end.
             return Ok(Taken::Over(finished.clone()));

@@ -1,6 +1,7 @@
 //! Reads. Each sees one state of the file.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError, mpsc};
 
 use provost_core::digest::Digest;
 use provost_core::event::Event;
@@ -34,18 +35,12 @@ fn lines<T: Send>(
         "SELECT key, CAST(json AS BLOB) FROM event WHERE key >= ?1 AND key < ?2 ORDER BY key",
     )?;
     // To the end of the run's keys: one behind the head says that the head is an old one.
-    let mut rows = select.query([key(run.id, from_seq), key(run.id + 1, 0)])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        if row.get::<_, i64>(0)? != key(run.id, from_seq + found.len() as u64) {
-            break;
-        }
-        found.push(row.get::<_, Vec<u8>>(1)?);
-    }
+    let rows = select.query([key(run.id, from_seq), key(run.id + 1, 0)])?;
+    let found = while_read(Rows { left: rows, first: key(run.id, from_seq), count: 0 }, from_seq, &read)?;
     let place = from_seq + found.len() as u64;
     let mut last = (from_seq == 0).then_some(Digest::ZERO);
     let mut taken = Vec::with_capacity(found.len());
-    for (place, line) in (from_seq..).zip(in_halves(found, from_seq, &read)) {
+    for (place, line) in (from_seq..).zip(found) {
         let (link, line) = line?;
         if last.is_some_and(|last| link.prev != last) {
             return Err(altered(path, run, place));
@@ -72,31 +67,83 @@ fn altered(path: &Path, run: &Stored, place: u64) -> Failure {
     corrupt(path, format!("event {place} of run `{}` is not the one that was written", run.row.run))
 }
 
-/// Lines that are worth a second thread: what it takes to start one, in parsing and hashing.
-const WORTH_A_THREAD: usize = 256;
+/// Lines that are handed on together. A run that has no more is not worth a second thread.
+const CHUNK: usize = 256;
 
-/// Reads lines, a second thread the later half of many of them: that is pure computing.
-fn in_halves<T: Send>(
-    mut lines: Vec<Vec<u8>>,
+/// The lines of a run that follow each other without a gap.
+struct Rows<'a> {
+    left: rusqlite::Rows<'a>,
+    first: i64,
+    count: i64,
+}
+
+impl Rows<'_> {
+    /// The next lines; fewer than [`CHUNK`] are the last.
+    fn chunk(&mut self) -> rusqlite::Result<Vec<Vec<u8>>> {
+        let mut lines = Vec::with_capacity(CHUNK);
+        while lines.len() < CHUNK
+            && let Some(row) = self.left.next()?
+            && row.get::<_, i64>(0)? == self.first + self.count
+        {
+            lines.push(row.get(1)?);
+            self.count += 1;
+        }
+        Ok(lines)
+    }
+}
+
+/// Reads lines on a second thread while SQLite finds the next ones, and on this one too once it has found all: reading is
+/// pure computing, and takes longer than finding.
+fn while_read<T: Send>(
+    mut rows: Rows<'_>,
     from_seq: u64,
     read: &(impl Fn(Vec<u8>, u64) -> Result<T, Failure> + Sync),
-) -> Vec<Result<T, Failure>> {
+) -> Result<Vec<Result<T, Failure>>, Failure> {
     let all = |lines: Vec<Vec<u8>>, from: u64| -> Vec<_> {
         lines.into_iter().zip(from..).map(|(line, place)| read(line, place)).collect()
     };
-    if lines.len() < WORTH_A_THREAD {
-        return all(lines, from_seq);
+    let first = rows.chunk()?;
+    if first.len() < CHUNK {
+        return Ok(all(first, from_seq));
     }
-    let later = lines.split_off(lines.len() / 2);
-    let middle = from_seq + lines.len() as u64;
+    let (found, chunks) = mpsc::channel();
+    let chunks = Mutex::new(chunks);
+    let work = || {
+        let mut done = Vec::new();
+        // Not held while a chunk is read: the other thread takes the next.
+        let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        while let Ok((number, lines)) = next() {
+            done.push((number, all(lines, from_seq + (number * CHUNK) as u64)));
+        }
+        done
+    };
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| all(later, middle));
-        let mut first = all(lines, from_seq);
+        let other = scope.spawn(work);
+        let mut ends = None;
+        let mut chunk = Ok(first);
+        for number in 0.. {
+            match chunk {
+                Ok(lines) if lines.is_empty() => break,
+                // Whoever would receive it is there until nothing more can come.
+                Ok(lines) => drop(found.send((number, lines))),
+                Err(error) => {
+                    ends = Some(error);
+                    break;
+                }
+            }
+            chunk = rows.chunk();
+        }
+        drop(found);
+        let mut done = work();
         match other.join() {
-            Ok(later) => first.extend(later),
+            Ok(others) => done.extend(others),
             Err(panic) => std::panic::resume_unwind(panic),
         }
-        first
+        done.sort_unstable_by_key(|(number, _)| *number);
+        match ends {
+            Some(error) => Err(error.into()),
+            None => Ok(done.into_iter().flat_map(|(_, lines)| lines).collect()),
+        }
     })
 }
 
