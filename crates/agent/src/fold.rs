@@ -109,10 +109,11 @@ impl Driver<'_> {
     /// Opens a dialogue with a model, and tells it all that is said so far.
     pub(crate) async fn begin_talk(&mut self, route: provost_core::route::RouteId) -> Result<(), RunError> {
         let provider = self.runtime.asked(route)?;
+        // What the vendor counted of its prompts is known as well as to whoever takes the run up.
+        let asked = Asked::of(&self.recorder.events().await?).remove(&self.agent).unwrap_or_default();
+        let messages = self.recorder.all_messages(self.agent).await?;
         let mut talk = Talk::open(route, provider.as_ref(), self.prelude.clone(), self.recorder.salt());
-        for message in self.recorder.all_messages(self.agent).await? {
-            talk.push(&message);
-        }
+        talk.say(&messages, &asked, |_| false);
         self.talk = talk;
         Ok(())
     }

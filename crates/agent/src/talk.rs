@@ -214,7 +214,7 @@ impl Talk {
 
     /// Says all of it, and tells where the first of the prompts that are `looked` at differs, and how many bytes before it
     /// do not.
-    fn say(
+    pub(crate) fn say(
         &mut self,
         messages: &[Message],
         asked: &Asked,

@@ -174,6 +174,10 @@ impl<'a> Round<'a> {
             };
             if from.exists() {
                 fs::create_dir_all(to.parent().unwrap()).unwrap();
+                if to.is_dir() {
+                    // Lost before, and begun again since.
+                    fs::remove_dir_all(&to).unwrap();
+                }
                 fs::rename(from, to).unwrap();
                 self.lost.insert(act);
             }
