@@ -135,6 +135,8 @@ A "fault" has "times" (1) and one or more of: "status" with "headers", "type", "
 "error_after" (events of the stream, from 0); "stall_ms", "latency_ms", "bad_json", "endless".
 
 Each request is answered by the step that is due, counted by the calls in the request, so the server keeps no state.
+For agents that the first one starts: "dialogues": [ { "when": "words of the child's goal", "steps": [ … ], "final": "…" } ]
+beside "steps". The first whose "when" stands in the goal is played instead; without one a child plays the parent's steps.
 OpenAI's chat completions and Responses are served at the printed address; Anthropic messages, Gemini and Ollama at the
 same without `/v1`."#;
 

@@ -77,6 +77,10 @@ impl RunRow {
                 self.steps += 1;
                 self.tokens = self.tokens.saturating_add(answered.usage.total());
             }
+            Body::ModelFailed(failed) => {
+                let charged = failed.usage.map_or(0, |usage| usage.total());
+                self.tokens = self.tokens.saturating_add(charged);
+            }
             _ => {}
         }
     }

@@ -76,9 +76,15 @@ impl Driver<'_> {
         };
         // What the server changed meanwhile is on record before its word is.
         self.note_drift().await?;
+        let goes_on = matches!(answer, Err(Unanswered::Cut(Cut::TimedOut)));
         let mut result = self.answer_of(&server, answer);
         result.duration_ms = millis(begun);
-        self.end(act, result)
+        self.end(act, result)?;
+        if goes_on {
+            // What it may still do would be taken for somebody else's. The next call starts it again.
+            self.end_process(process).await?;
+        }
+        Ok(())
     }
 
     fn answer_of(&self, server: &str, answer: Result<Reply, Unanswered>) -> ActResult {

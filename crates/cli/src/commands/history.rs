@@ -16,7 +16,7 @@ use super::answers::Answered;
 use super::brief::brief_words;
 use super::diff::{names, since_the_end};
 use super::held::{self, Held};
-use super::output::failed_gate;
+use super::output::{answer, failed_gate};
 use super::run::committed;
 use super::setup::{Place, never_started};
 use super::status::Glance;
@@ -154,6 +154,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         return unbegun(&place, &run, &state, args.json).await;
     };
     let goal = held::text(&place, &run, created.goal).await?;
+    let answer = answer(&place, &run, &state).await?;
     let ending = ending_of(&state);
     let ledger = state.ledger();
     let counts = state.counts();
@@ -183,6 +184,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
                 "steps": agent.steps(),
                 "end": agent.end().map(|ended| ended.end.word()),
             })).collect::<Vec<_>>(),
+            "answer": answer,
             "open_acts": state.open_acts().keys().collect::<Vec<_>>(),
             "gate": state.last_gate(),
             "changes": state.net_changes().values().collect::<Vec<_>>(),
@@ -251,6 +253,9 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
     );
     if let Some((at_ms, limits)) = state.rate_limits() {
         say!("limits: {}", words::rate_limits(at_ms, limits));
+    }
+    if let Some(answer) = answer {
+        say!("answer: {}", shown(&answer.to_string()));
     }
     for (id, agent) in state.agents().skip(1) {
         say!("agent {id}: {}", words::agent(agent));

@@ -123,7 +123,7 @@ fn outcome(run: &RunId, ending: &Ending, state: &RunState) -> Value {
 }
 
 /// The answer of a run that ended with one after its schema.
-async fn answer(place: &Place, run: &RunId, state: &RunState) -> Result<Option<Value>, Failure> {
+pub(super) async fn answer(place: &Place, run: &RunId, state: &RunState) -> Result<Option<Value>, Failure> {
     let asked = state.created().and_then(|created| created.brief.as_ref()?.schema);
     let submitted = state.submitted().filter(|submitted| submitted.wrong.is_none());
     let (Some(_), Some(submitted)) = (asked, submitted) else { return Ok(None) };

@@ -339,7 +339,7 @@ impl Console {
                     let names = listed.changed.iter().map(|name| visible(name, Lines::Escape));
                     self.line(&format!(
                         "{MARGIN}of {server} these are not what they were when the run began, and are not called: {}. \
-                         `provost resume --accept-drift` takes them as they are",
+                         The run goes on without them; a resume with `--accept-drift` takes them as they are then",
                         names.collect::<Vec<_>>().join(", ")
                     ));
                 }

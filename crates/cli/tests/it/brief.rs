@@ -36,6 +36,7 @@ fn an_answer_that_is_wrong_by_its_schema_is_told_so_and_the_third_ends_the_run_i
     let case = Case::new([hand_in("seven"), hand_in(r#"{"n": "7"}"#), hand_in(r#"{"n": 7}"#)]);
     let ran = case.env.run(&case.repo.path, &case.model, &["--schema", "schema.json"]).code(0);
     assert_eq!(ran.last()["answer"], json!({ "n": 7 }));
+    assert_eq!(case.env.show(&ran.run())["answer"], json!({ "n": 7 }));
     let requests = case.model.requests();
     let told: Vec<String> = requests.iter().map(|request| body(request).to_string()).collect();
     assert!(told[0].contains("satisfies this JSON Schema"), "{}", told[0]);

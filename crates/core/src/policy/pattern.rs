@@ -61,6 +61,17 @@ pub enum BadRule {
     /// The words of an `exec` rule do not parse.
     #[error("`{0}` has an open quote")]
     Quote(String),
+    /// A `call` rule that names no tool of a server.
+    #[error(
+        "`{rule}` names no tool of a server: rules call one SERVER.TOOL, as in `call git.git_log` or `call git.*` (here \
+         perhaps `call {instead}`)"
+    )]
+    Tool {
+        /// The rule.
+        rule: String,
+        /// The target with its server set apart, where it can be told.
+        instead: String,
+    },
     /// A glob does not parse.
     #[error("`{rule}` has a bad glob: {reason}")]
     Glob {
@@ -330,7 +341,18 @@ impl FromStr for Pattern {
                 let port = port.map(|port| glob(port, Crosses::Yes, text)).transpose()?;
                 std::iter::once(host).chain(port).collect()
             }
-            Access::Call | Access::Spawn => vec![glob(target, Crosses::Yes, text)?],
+            Access::Call => {
+                // As the model calls a tool it is no name of it here, and a rule that matches nothing must not pass for one.
+                let is_open = target.contains(['*', '?', '[', '{']) && !target.contains("__");
+                if !target.contains('.') && !is_open {
+                    return Err(BadRule::Tool {
+                        rule: text.to_owned(),
+                        instead: target.replacen("__", ".", 1),
+                    });
+                }
+                vec![glob(target, Crosses::Yes, text)?]
+            }
+            Access::Spawn => vec![glob(target, Crosses::Yes, text)?],
         };
         if globs.is_empty() {
             return Err(BadRule::Empty(text.to_owned()));

@@ -319,6 +319,16 @@ fn hosts() {
 
 #[test]
 fn tools_and_agents() {
+    for (rule, instead) in [
+        ("notes__add", "notes.add"),
+        ("notes__*", "notes.*"),
+        ("notes", "notes"),
+        ("notes*__add", "notes*.add"),
+    ] {
+        let why = format!("call {rule}").parse::<provost_core::policy::Pattern>().unwrap_err().to_string();
+        assert!(why.contains(&format!("perhaps `call {instead}`")), "{why}");
+    }
+    matches(DENY, "call notes*", &["call notes.add"], &["call other.add"]);
     matches(ALLOW, "call github.*", &["call github.list"], &["call gitlab.list", "spawn github.x"]);
     matches(DENY, "spawn *", &["spawn helper"], &["call helper"]);
 }
