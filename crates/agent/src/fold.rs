@@ -88,11 +88,11 @@ impl Driver<'_> {
         let mut text = match by {
             FoldedBy::Model => format!(
                 "What was said before was taken out to make room. This is what you wrote down of it:\n\n{}\n",
-                self.current_answer()?.text.trim()
+                shortened(self.current_answer()?.text.trim(), summary_bytes(window))
             ),
             FoldedBy::Runtime => {
                 let messages = self.recorder.all_messages(self.agent).await?;
-                record(&messages, asked.since(from))
+                shortened(&record(&messages, asked.since(from)), summary_bytes(window))
             }
         };
         self.name_changed_files(&mut text);
@@ -131,6 +131,21 @@ impl Driver<'_> {
             let _ = writeln!(text, "- and {} more", changes.len() - FILES_SHOWN);
         }
     }
+}
+
+/// Bytes that what stands for the dialogue may have: what is longer than the room that it makes makes none.
+fn summary_bytes(window: Option<u64>) -> usize {
+    let tokens = window.map_or(SUMMARY_TOKENS, |window| SUMMARY_TOKENS.min(window / 8));
+    (tokens * BYTES_PER_TOKEN) as usize
+}
+
+/// The beginning of words that are too long, and that there were more.
+fn shortened(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let kept = text.floor_char_boundary(most);
+    format!("{}\n[… {} bytes left out …]", &text[..kept], text.len() - kept)
 }
 
 /// What the runtime says in the place of these messages, but for so many answers at their end: the newest first to be kept.
@@ -191,6 +206,14 @@ mod tests {
         assert_eq!(Room::of(195_905, 200_000), Room::None);
         assert_eq!(Room::of(0, 0), Room::Little, "a window of nothing folds at once");
         assert_eq!(Room::of(u64::MAX, 1_000), Room::None);
+    }
+
+    #[test]
+    fn what_stands_for_the_dialogue_is_no_longer_than_the_room_it_makes() {
+        assert_eq!(summary_bytes(Some(12_000)), 4_500);
+        assert_eq!((summary_bytes(None), summary_bytes(Some(u64::MAX))), (12_288, 12_288));
+        assert_eq!(shortened("short", 5), "short");
+        assert_eq!(shortened("äääää", 5), "ää\n[… 6 bytes left out …]");
     }
 
     #[test]

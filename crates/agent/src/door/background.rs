@@ -9,7 +9,7 @@ use std::time::Duration;
 use provost_core::act::{ActEnd, CommandFact, ExitFact, Intent, show_argv};
 use provost_core::containment::Rung;
 use provost_core::event::{Body, ProcessChanged, ProcessEnded, Published, Told};
-use provost_core::id::ActId;
+use provost_core::id::{ActId, AgentId};
 use provost_core::process::{self, MOST_PROCESSES};
 use provost_core::state::Process;
 use provost_sandbox::{
@@ -98,6 +98,13 @@ impl Driver<'_> {
                 act,
                 "Commands do not go on in the background where changes are staged: nobody would see what this one changes. \
                  Nothing was run; use `shell` for what comes to an end.",
+            );
+        }
+        if state.bound_as(self.agent) != AgentId::ROOT {
+            return self.fail(
+                act,
+                "Your orders deny you something, so nothing that you start goes on in the background: what it changes could not \
+                 be told from what others do. Nothing was run; use `shell` for what comes to an end.",
             );
         }
         let open = state.processes().filter(|(_, process)| process.is_open() && process.server.is_none());
@@ -263,9 +270,10 @@ impl Driver<'_> {
         process.server.is_none().then_some(process.shown)
     }
 
-    /// Whether it is a command of the agent at hand: nobody ends another's, or hears of it.
+    /// Whether it is a command of the agent at hand: nobody ends another's, or hears of it, and a server is nobody's.
     fn is_own(&self, process: ActId) -> bool {
-        self.recorder.state().process(process).is_some_and(|process| process.agent() == self.agent)
+        let process = self.recorder.state().process(process);
+        process.is_some_and(|process| process.agent() == self.agent && process.server.is_none())
     }
 
     fn no_process(&self, wanted: ActId) -> String {

@@ -15,6 +15,9 @@ use super::{ActResult, millis};
 use crate::driver::Driver;
 use crate::error::RunError;
 
+/// How long a server may take to give up a call that nobody waits for any more.
+const GIVES_UP: Duration = Duration::from_millis(500);
+
 /// A call that may be made.
 pub(super) struct Wanted {
     pub(super) server: String,
@@ -74,14 +77,19 @@ impl Driver<'_> {
                 }
             }
         };
+        let late = matches!(answer, Err(Unanswered::Cut(Cut::TimedOut)));
+        let goes_on = late || matches!(answer, Err(Unanswered::Broken(_)));
+        if late {
+            // It was told that nobody waits any more.
+            tokio::time::sleep(GIVES_UP).await;
+        }
         // What the server changed meanwhile is on record before its word is.
         self.note_drift().await?;
-        let goes_on = matches!(answer, Err(Unanswered::Cut(Cut::TimedOut)));
         let mut result = self.answer_of(&server, answer);
         result.duration_ms = millis(begun);
         self.end(act, result)?;
         if goes_on {
-            // What it may still do would be taken for somebody else's. The next call starts it again.
+            // It may hang, and what it still does would be taken for somebody else's. The next call starts it again.
             self.end_process(process).await?;
         }
         Ok(())

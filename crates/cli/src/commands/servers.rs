@@ -7,10 +7,14 @@ use provost::core::server::{Server, USUAL_TIMEOUT_MS, check};
 use provost::core::text::{Lines, visible};
 use serde::Deserialize;
 
+use super::files::read_bounded;
 use super::setup::keep_outside;
 use crate::args::ServerArgs;
 use crate::failure::Failure;
 use crate::world::World;
+
+/// Bytes of the largest file of servers that is read.
+const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Longest that a server may be given for a call, in seconds.
 const MOST_SECONDS: u64 = 3600;
@@ -47,7 +51,8 @@ pub(super) fn servers(world: &World, args: &ServerArgs, workspace: &Path) -> Res
     keep_outside("the file of servers", &path, workspace)?;
     let shown = visible(&path.display().to_string(), Lines::Escape);
     let refuse = |why: &dyn std::fmt::Display| Failure::usage(format!("servers of tools, `{shown}`: {why}"));
-    let text = std::fs::read_to_string(&path).map_err(|error| refuse(&error))?;
+    let bytes = read_bounded(&path, MOST_BYTES).map_err(|error| refuse(&error))?;
+    let text = String::from_utf8(bytes).map_err(|error| refuse(&error))?;
     let declared: Declared = toml::from_str(&text).map_err(|error| refuse(&error))?;
     let mut servers = Vec::new();
     for (name, entry) in declared.servers {

@@ -76,6 +76,19 @@ fn a_child_does_a_part_and_its_last_words_are_the_result() {
     let _ = env.provost(["verify", &bundle, "--key", &key, "--repo", &repository]).code(0);
 }
 
+/// What a narrowed child leaves running could not be told from what others do.
+#[test]
+fn a_child_that_is_denied_something_starts_nothing_in_the_background() {
+    let narrowed = json!({ "goal": "serve it", "name": "server", "deny": ["write gen/**"] });
+    let control = json!({ "goal": "serve it", "name": "server" });
+    for (orders, starts) in [(narrowed, 0), (control, 1)] {
+        let child = [call("shell_start", json!({ "command": "sleep 60" })), say("It is served.")];
+        let (env, repo, model) = tree(&[delegate(orders), submit()], &[("serve it", &child)]);
+        let _ = env.run(&repo.path, &model, &[]).code(0);
+        assert_eq!(bodies(&env.journal(&env.only_run()), "process.ended").len(), starts);
+    }
+}
+
 /// I5: what a child is denied is denied by its own layer, and its parent goes on being allowed it.
 #[test]
 fn i5_a_child_may_do_less_than_its_parent_and_never_more() {

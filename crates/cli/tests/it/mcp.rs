@@ -197,6 +197,19 @@ fn m3_a_server_that_does_not_come_up_is_said_at_the_start() {
     assert!(ran.stderr.contains("does not allow the server `small`"), "{}", ran.stderr);
 }
 
+/// A server is nothing that the model has: it can neither end it nor read what it wrote.
+#[test]
+fn a_server_is_not_the_models_to_end() {
+    let of_server = |tool: &str| call(tool, json!({ "id": "bg-0" }));
+    let scene = Scene::new("", "", [of_server("shell_kill"), of_server("shell_poll"), append("a.txt")]);
+    let _ = scene.run(&[]).code(0);
+    let told = told(&scene.model);
+    for told in &told[..2] {
+        assert!(told.contains("There is no background command bg-0"), "{told}");
+    }
+    assert_eq!(told[2], "appended");
+}
+
 /// One that dies in a call, or does not answer, is an error for the model, and the run goes on; a dead one comes back.
 #[test]
 fn m3_a_server_that_dies_or_hangs_is_an_error_for_the_model() {
@@ -211,7 +224,7 @@ fn m3_a_server_that_dies_or_hangs_is_an_error_for_the_model() {
     assert_eq!(told[3], "appended");
     assert!(scene.repo.path.join("cancelled").exists(), "the server was told that nobody waits any more");
     let starts = bodies(&scene.journal(), "server.listed").len();
-    assert_eq!(starts, 2);
+    assert_eq!(starts, 3, "one that hangs is ended, and started again");
     scene.env.assert_no_processes_but(&scene.model);
 }
 

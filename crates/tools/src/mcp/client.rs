@@ -20,9 +20,10 @@ use super::{BoxFuture, Client, Connection, Cut, Met, Offered, Reply, Unanswered,
 /// Longest message of a server, in bytes. The rest of a server's words is not held for it.
 const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;
 
-/// Most pages of a list, and most tools on them, that are read.
+/// Most pages of a list, most tools on them, and most bytes of these, that are read.
 const MOST_PAGES: usize = 32;
 const MOST_OFFERED: usize = 1024;
+const MOST_LISTED: usize = 8 * 1024 * 1024;
 
 /// Speaks the Model Context Protocol over a channel: one JSON message a line.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,9 +55,11 @@ struct Peer(RunningService<RoleClient, ClientConfig>);
 async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<Offered>, Unanswered> {
     let mut offered = Vec::new();
     let mut cursor = None;
+    let mut bytes = 0;
     for _ in 0..MOST_PAGES {
         let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let page = service.list_tools(params).await.map_err(unanswered)?;
+        bytes += page.tools.iter().map(size).sum::<usize>();
         offered.extend(page.tools.into_iter().map(|tool| Offered {
             name: tool.name.into_owned(),
             description: tool.description.map_or_else(String::new, std::borrow::Cow::into_owned),
@@ -66,11 +69,16 @@ async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<
         if cursor.is_none() {
             return Ok(offered);
         }
-        if offered.len() > MOST_OFFERED {
+        if offered.len() > MOST_OFFERED || bytes > MOST_LISTED {
             break;
         }
     }
     Err(Unanswered::Broken(format!("its list of tools does not end: {} so far", offered.len())))
+}
+
+/// Bytes of what a server says of a tool.
+fn size(tool: &rmcp::model::Tool) -> usize {
+    serde_json::to_vec(tool).map_or(MOST_LISTED, |json| json.len())
 }
 
 impl Connection for Peer {
