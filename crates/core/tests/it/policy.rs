@@ -550,6 +550,10 @@ proptest! {
     /// The docs in one line: deny beats ask beats allow across all layers; no match is the last default set.
     #[test]
     fn deny_beats_ask_beats_allow_across_all_layers(policy in policies(), act in acts(), rung in rungs()) {
+        // What a command starts may be covered by the command's own allowance: that has a test of its own.
+        let first = act.first().filter(|touch| touch.access() == Access::Exec);
+        let covers = first.is_some_and(|touch| policy.decide(std::slice::from_ref(touch), rung).effect == ALLOW);
+        prop_assume!(act.len() < 2 || !covers);
         let mut strictest = ALLOW;
         for touch in &act {
             let decides = |effect| policy.layers.iter().flat_map(|layer| &layer.rules).any(|rule| {
