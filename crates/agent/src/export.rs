@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use provost_core::digest::Digest;
 use provost_core::id::RunId;
 use provost_core::state::{Next, RunState};
-use provost_evidence::bundle::{self, BundleError};
+use provost_evidence::bundle::{self, BundleContent, BundleError};
 use provost_evidence::export::{ExportError as AssembleError, assemble};
 use provost_evidence::keys::SigningKey;
 use provost_journal::{Store, StoreError};
@@ -61,6 +61,14 @@ pub async fn export(
     key: &SigningKey,
     dir: &Path,
 ) -> Result<Exported, ExportError> {
+    let content = content(store, run).await?;
+    let patch_bytes = content.patch.len() as u64;
+    bundle::write(dir, &content, key)?;
+    Ok(Exported { dir: dir.to_owned(), key_id: key.verifying_key().key_id().to_string(), patch_bytes })
+}
+
+/// What the evidence of a run that is over consists of, before it is signed.
+pub async fn content(store: &dyn Store, run: &RunId) -> Result<BundleContent, ExportError> {
     let salt = store.salt(run).await?.ok_or_else(|| ExportError::Gone(run.clone()))?;
     let mut journal = Vec::new();
     for line in store.events_json(run).await? {
@@ -80,8 +88,5 @@ pub async fn export(
             }
         }
     }
-    let content = assemble(journal, &salt, |digest| contents.get(digest).cloned())?;
-    let patch_bytes = content.patch.len() as u64;
-    bundle::write(dir, &content, key)?;
-    Ok(Exported { dir: dir.to_owned(), key_id: key.verifying_key().key_id().to_string(), patch_bytes })
+    Ok(assemble(journal, &salt, |digest| contents.get(digest).cloned())?)
 }

@@ -46,7 +46,7 @@ pub use brief::image;
 pub use driver::Ending;
 pub use error::RunError;
 pub use executor::{Background, Contained, Executor, Host, Served};
-pub use export::{ExportError, Exported, export};
+pub use export::{ExportError, Exported, content, export};
 pub use fork::{ForkOrder, ForkPlace, Forked};
 pub use host::{command_environment, toolchain_folders};
 pub use interrupt::Interrupt;

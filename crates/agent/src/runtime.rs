@@ -240,8 +240,15 @@ impl Runtime {
         interrupt: Interrupt,
     ) -> Result<Ending, RunError> {
         let ready = self.make_ready(&order)?;
-        let salt = Salt::new(random()?);
-        self.store.create(&run, salt.clone(), (self.clock)()).await?;
+        let salt = if authorized.is_some() {
+            // A driver may have died after it had made the run and before the run's first event.
+            queue::reserve(&self.store, &self.clock, &run).await?;
+            self.store.salt(&run).await?.ok_or_else(|| RunError::Gone(format!("the salt of `{run}`")))?
+        } else {
+            let salt = Salt::new(random()?);
+            self.store.create(&run, salt.clone(), (self.clock)()).await?;
+            salt
+        };
         let mut held = self.acquire(&run, &interrupt).await?;
         let recorder = self.recorder(salt, &held);
         // On the heap: callers need not hold all of a run's life in their own futures.

@@ -1,0 +1,57 @@
+//! Carrying a session out: an ordinary run, under the session's name and what was signed.
+
+use provost_agent::{Ending, Interrupt, Order, Runtime, Session};
+use provost_core::contract::Contract;
+use provost_core::session::Request;
+use provost_evidence::canonical::sha256;
+use provost_journal::StoreError;
+
+use crate::SessionError;
+use crate::folder::Folder;
+use crate::prepare::Prepared;
+
+/// The run that a request asks for.
+pub fn order_of(folder: &Folder, request: &Request) -> Result<Order, SessionError> {
+    let task = folder.task()?;
+    if sha256(&task) != request.task {
+        return Err(SessionError::Unclear {
+            path: folder.at("task.md"),
+            why: "it is not the task that was asked for".to_owned(),
+        });
+    }
+    let goal = String::from_utf8(task)
+        .map_err(|_| SessionError::Refused("the task is not UTF-8 text".to_owned()))?;
+    let mut contract = Contract::new(goal).policy(request.policy.clone()).budget(request.budget);
+    contract.price.clone_from(&request.price);
+    contract.gate.clone_from(&request.gate);
+    contract.limits = request.limits;
+    contract.routing = request.routing.as_deref().cloned().unwrap_or_default();
+    Ok(Order {
+        contract,
+        workspace: folder.workspace(),
+        source: request.source.clone(),
+        repository: Some(folder.whereabouts()?.repository),
+    })
+}
+
+/// Begins the session's run, or goes on with it, until it is over or pauses. A run that is over is not begun again, and
+/// nobody is asked anything for it.
+pub async fn carry_out(
+    runtime: &Runtime,
+    folder: &Folder,
+    prepared: &Prepared,
+    interrupt: Interrupt,
+) -> Result<Ending, SessionError> {
+    let run = folder.session().clone();
+    let begun = match runtime.store.events(&run, 0).await {
+        Ok(events) => !events.is_empty(),
+        Err(StoreError::NoSuchRun { .. }) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if begun {
+        return Ok(runtime.resume(&run, &[], interrupt).await?);
+    }
+    let order = order_of(folder, &prepared.authorization.request)?;
+    let session = Session { run, authorized: prepared.authorization.fact(prepared.payload) };
+    Ok(runtime.start_session(order, session, interrupt).await?)
+}
