@@ -5,6 +5,7 @@ mod brief;
 mod containment;
 mod image;
 mod routing;
+mod session;
 mod undo;
 
 use std::ffi::OsString;
@@ -25,6 +26,10 @@ pub(crate) use brief::BriefArgs;
 pub(crate) use containment::{Doctor, Extra, Sandbox, SandboxCommand, Selftest};
 pub(crate) use image::{ImageCommand, Images};
 pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
+pub(crate) use session::{
+    Accept, AskArgs, Authorize, KeyArgs, Prepare, Revoke, Session, SessionCommand, SessionInit, SessionName, SessionProfile,
+    SessionResult, SessionRun, SessionStatus, SessionsArg, TrustArg,
+};
 pub(crate) use undo::{Diff, Fork, Rewind};
 
 /// Runs coding agents under orders, and proves what they did.
@@ -59,6 +64,8 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Say what became of an act that nobody else can tell about, and go on with its run.
     Settle(Settle),
+    /// Governed sessions: a signed order in, a patch with proof out.
+    Session(Session),
     /// Check a bundle with a key that you trust and your own repository.
     Verify(Verify),
     /// Write a run's evidence as a bundle.
@@ -300,20 +307,32 @@ pub(crate) struct OrderArgs {
     /// Run in a folder that is in no git repository.
     #[arg(long)]
     pub(crate) no_repo: bool,
-    /// Command that decides whether the work is done, as in `cargo test`. No shell reads it: for `a && b` write
-    /// `sh -c 'a && b'`.
-    #[arg(long, value_name = "CMD")]
-    pub(crate) verify: Option<String>,
     /// Ignored file or folder of the workspace that the verification needs beside the tree, such as `node_modules`: it
     /// is copied into the fresh checkout that --verify runs in. Repeatable.
     #[arg(long, value_name = "PATH", requires = "verify")]
     pub(crate) verify_with: Vec<String>,
     #[command(flatten)]
+    pub(crate) brief: BriefArgs,
+    #[command(flatten)]
+    pub(crate) servers: ServerArgs,
+    /// Answer every question of the policy with yes; commands are contained all the same.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) terms: TermsArgs,
+}
+
+/// The terms of an order: who is asked, what may be touched and spent, what decides that it is done.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TermsArgs {
+    /// Command that decides whether the work is done, as in `cargo test`. No shell reads it: for `a && b` write
+    /// `sh -c 'a && b'`.
+    #[arg(long, value_name = "CMD")]
+    pub(crate) verify: Option<String>,
+    #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]
     pub(crate) routing: RoutingArgs,
-    #[command(flatten)]
-    pub(crate) brief: BriefArgs,
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
     /// Guarantees of containment that have to be enforced, as in `net,kill-tree`; the run does not start where one is not.
@@ -328,11 +347,6 @@ pub(crate) struct OrderArgs {
     /// says what was seen to hold. Slower: some tenths of a second for each command.
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<Engine>,
-    #[command(flatten)]
-    pub(crate) servers: ServerArgs,
-    /// Answer every question of the policy with yes; commands are contained all the same.
-    #[arg(long)]
-    pub(crate) yes: bool,
     /// Most answers of the model.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_steps: u32,

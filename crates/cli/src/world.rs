@@ -64,6 +64,22 @@ impl World {
         }
     }
 
+    /// The folder of governed sessions: what was given, or the user's own.
+    pub(crate) fn sessions_path(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        match given {
+            Some(path) => std::path::absolute(path).at(path),
+            None => Ok(self.xdg("XDG_STATE_HOME", ".local/state")?.join("sessions")),
+        }
+    }
+
+    /// The folder that says whom the user trusts to authorize: what was given, or the user's own.
+    pub(crate) fn trust_path(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+        match given {
+            Some(path) => std::path::absolute(path).at(path),
+            None => Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("trust")),
+        }
+    }
+
     /// The runner's private key.
     pub(crate) fn key_path(&self) -> Result<PathBuf, Failure> {
         Ok(self.xdg("XDG_CONFIG_HOME", ".config")?.join("runner.pem"))

@@ -1,16 +1,19 @@
 //! Governed sessions: a signed order in, a patch with proof out.
 //!
-//! An author asks ([`propose`]), an authority signs exactly that, a runner carries it out ([`prepare`], [`Carried`]), and
+//! An author asks ([`propose`]), an authority signs exactly that, a runner carries it out ([`prepare`], [`carry_out`]), and
 //! a recipient who trusts none of the machines in between verifies the result with `provost-evidence`. A session is one
 //! run of the ordinary kind, in the ordinary store; what is added here is what it is bound to.
 
 mod accept;
+mod bundle;
 mod carry;
 mod close;
 mod folder;
 mod prepare;
+mod replay;
 mod request;
 mod toolchain;
+mod trial;
 
 use std::io;
 use std::path::PathBuf;
@@ -20,13 +23,15 @@ use provost_core::id::RunId;
 use provost_evidence::git::GitError;
 use provost_journal::StoreError;
 
-pub use accept::{Accepted, accept};
-pub use carry::{Carried, carry_out, order_of};
+pub use accept::{Accept, Accepted, accept};
+pub use carry::{carry_out, order_of};
 pub use close::{close, give_out};
 pub use folder::{Folder, Fresh, Sessions, SignedFile, Whereabouts};
 pub use prepare::{Prepared, Runner, check, prepare};
+pub use replay::{Again, Found, replay};
 pub use request::{Ask, JUDGES, LAYER, TASK_LIMIT, propose};
 pub use toolchain::{Toolchain, toolchain};
+pub use trial::{Bench, FileWanted};
 
 /// Why a session cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +103,9 @@ pub enum SessionError {
     /// The evidence.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// This host cannot contain what is to be tried.
+    #[error("{0}")]
+    Containment(String),
     /// A bug.
     #[error("{0}")]
     Internal(String),
@@ -124,6 +132,7 @@ impl SessionError {
             Self::KeyGone(_) | Self::Unclear { .. } => 8,
             Self::Run(error) => error.exit_code(),
             Self::Export(error) => error.exit_code(),
+            Self::Containment(_) => 9,
             Self::Internal(_) => 70,
         }
     }

@@ -71,7 +71,7 @@ pub fn check(
             ));
         }
     }
-    Ok(Prepared { authorization: verified.authorization, payload: verified.payload, signers: verified.signers })
+    Ok(Prepared { authorization: verified.authorization, payload: verified.payload, signers: verified.signers.into_iter().map(|signer| signer.who).collect() })
 }
 
 /// The first part in which what was signed is not what is asked for here.

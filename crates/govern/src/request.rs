@@ -103,7 +103,7 @@ pub fn propose(ask: Ask<'_>, at_ms: u64) -> Result<(Request, SigningKey), Sessio
     let request = Request {
         session,
         nonce: Digest::new(nonce.try_into().unwrap_or_default()),
-        key: Digest::new(*key.verifying_key().as_bytes()),
+        key: Digest::new(key.verifying_key().to_bytes()),
         audience: ask.audience,
         repository: ask.repository.identifier(ask.commit)?,
         task: sha256(task),

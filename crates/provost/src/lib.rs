@@ -5,6 +5,7 @@
 pub use provost_agent as agent;
 pub use provost_core as core;
 pub use provost_evidence as evidence;
+pub use provost_govern as govern;
 pub use provost_journal as journal;
 pub use provost_model as model;
 pub use provost_sandbox as sandbox;

@@ -30,6 +30,7 @@ mod routing;
 mod run;
 mod selftest;
 mod servers;
+mod session;
 mod setup;
 mod status;
 mod store;
@@ -59,6 +60,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Attach(args) => attach::attach(&world, args).await,
             Command::Cancel(args) => cancel::cancel(&world, args).await,
             Command::Settle(args) => resume::settle(&world, args).await,
+            Command::Session(args) => session::session(&world, args).await,
             Command::Verify(args) => verify::verify(&args),
             Command::Export(args) => export::export(&world, args).await,
             Command::Log(args) => history::log(&world, args).await,

@@ -32,14 +32,14 @@ use crate::render::{JsonLines, say};
 use crate::world::World;
 
 pub(crate) async fn enqueue(world: &World, args: Enqueue) -> Result<u8, Failure> {
-    let (routing, mut others) = routing(&args.order.routing)?;
+    let (routing, mut others) = routing(&args.order.terms.routing)?;
     let contract = contract(world, &args.order)?.routing(routing);
     let mut order = order(&args.order, contract)?;
     order.contract.servers = servers(world, &args.order.servers, &order.workspace)?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
-    let mut model = choose_model(&args.order.model)?;
+    let mut model = choose_model(&args.order.terms.model)?;
     apart(&model, &others)?;
-    price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
+    price(world, &args.order.terms.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     // Where a worker could not ask, and what must not be kept, is said now.
     for model in [&model].into_iter().chain(&others) {
         model.endpoint(world)?;

@@ -19,18 +19,18 @@ use super::price::{price, window};
 use super::routing::{Models, apart, routing};
 use super::servers::servers;
 use super::setup::{Place, approver, images, interrupt, keep_outside, policy, policy_of_workspace, runtime};
-use crate::args::{OrderArgs, Run};
+use crate::args::{OrderArgs, Run, TermsArgs};
 use crate::failure::{AtPath, Failure};
 use crate::render::Preview;
 use crate::world::World;
 
 pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
-    let (routing, mut others) = routing(&args.order.routing)?;
+    let (routing, mut others) = routing(&args.order.terms.routing)?;
     let contract = contract(world, &args.order)?.routing(routing);
     let mut order = order(&args.order, contract)?;
     order.contract.servers = servers(world, &args.order.servers, &order.workspace)?;
     let export = args.export.as_deref().map(|dir| Wanted::check(world, dir, &order.workspace)).transpose()?;
-    let mut named = args.order.model.clone();
+    let mut named = args.order.terms.model.clone();
     if let (None, Some(file)) = (&named.model, &args.cassette.replay) {
         named.model =
             Replay::first_model(file).map_err(|error| Failure::usage(format!("--replay {error}")))?;
@@ -41,7 +41,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
         keep_outside("the cassette", file, &order.workspace)?;
     }
     model.cassette = Cassette::of(args.cassette);
-    price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
+    price(world, &args.order.terms.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     window(world, &mut model).await?;
     keep_outside("the store", &world.store_path(args.store.store.as_deref())?, &order.workspace)?;
     let place = Place::open(world, args.store.store.as_deref())?;
@@ -59,14 +59,26 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
 }
 
 pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Failure> {
+    let mut contract = terms(world, &args.goal, &args.dir, &args.terms)?.brief(brief(&args.brief)?);
+    if let Some(gate) = &mut contract.gate {
+        for text in &args.verify_with {
+            let path = RelPath::parse(text)
+                .map_err(|error| Failure::usage(format!("--verify-with `{text}`: {error}")))?;
+            gate.with.push(path);
+        }
+    }
+    Ok(contract)
+}
+
+/// The contract that the terms make of a goal, for work in `dir`.
+pub(super) fn terms(world: &World, goal: &str, dir: &Path, args: &TermsArgs) -> Result<Contract, Failure> {
     let policy = policy(&args.policy)?.requiring(args.require.iter().copied());
-    let mut policy = policy_of_workspace(policy, &args.policy, &args.dir)?;
+    let mut policy = policy_of_workspace(policy, &args.policy, dir)?;
     if let Some(image) = &args.image {
         policy.image = Some(images(world)?.find(image)?.digest);
     }
     policy.engine = args.engine.or(policy.engine);
-    let brief = brief(&args.brief)?;
-    let mut contract = Contract::new(args.goal.clone()).policy(policy).brief(brief).budget(Budget {
+    let mut contract = Contract::new(goal).policy(policy).budget(Budget {
         steps: Some(args.max_steps),
         tokens: args.max_tokens,
         cost_micros: args.max_cost,
@@ -90,13 +102,7 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
             ))
             .hint(format!("write --verify \"sh -c '{line}'\"")));
         }
-        let mut gate = Gate::command(argv);
-        for text in &args.verify_with {
-            let path = RelPath::parse(text)
-                .map_err(|error| Failure::usage(format!("--verify-with `{text}`: {error}")))?;
-            gate.with.push(path);
-        }
-        contract = contract.gate(gate);
+        contract = contract.gate(Gate::command(argv));
     }
     Ok(contract)
 }

@@ -42,6 +42,7 @@ mod providers;
 mod queue;
 mod retention;
 mod routing;
+mod session;
 mod terminal;
 mod told;
 mod undo;

@@ -1,0 +1,186 @@
+//! `provost session prepare` and `provost session run`.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::sync::Arc;
+
+use provost::agent::{Always, Ending};
+use provost::core::session::Authorization;
+use provost::evidence::signer::Signer;
+use provost::evidence::ssh;
+use provost::govern::{
+    Folder, Fresh, Prepared, Runner, SessionError, Sessions, SignedFile, carry_out, check, close, give_out,
+    prepare as make_ready,
+};
+
+use super::ask::ask;
+use super::summary::summary;
+use super::{host_toolchain, now_ms, read_trust, runner_name, sessions, sign, trust};
+use crate::args::{Prepare, SessionRun, TrustArg};
+use crate::commands::output::Output;
+use crate::commands::queue::model_of;
+use crate::commands::routing::Models;
+use crate::commands::run::committed_tree;
+use crate::commands::setup::{Place, interrupt, keep_outside, runtime};
+use crate::failure::{AtPath, Failure};
+use crate::render::{duration, say};
+use crate::world::World;
+
+pub(super) fn prepare(world: &World, args: &Prepare) -> Result<u8, Failure> {
+    let sessions = sessions(world, &args.sessions)?;
+    let folder = sessions.find(&args.session)?;
+    let signed = SignedFile::read(&args.authorization)?;
+    let prepared = with_runner(world, &folder, &args.trust, |runner| {
+        make_ready(&sessions, &folder, &signed, runner)
+    })?;
+    say!(
+        "session {} is authorized by {} and prepared: `{}`",
+        folder.session(),
+        prepared.signers.join(", "),
+        folder.workspace().display()
+    );
+    say!("next: `provost session run {}`", folder.session());
+    Ok(0)
+}
+
+/// Has something done with what this runner knows of itself.
+fn with_runner<T>(
+    world: &World,
+    folder: &Folder,
+    args: &TrustArg,
+    act: impl FnOnce(&Runner<'_>) -> Result<T, SessionError>,
+) -> Result<T, Failure> {
+    let request = folder.request()?;
+    let gate = request.gate.as_ref().and_then(|gate| gate.argv.first()).map(String::as_str);
+    let toolchain = host_toolchain(world, gate)?;
+    let audience = runner_name(args.runner.as_deref())?;
+    let trust = trust(world, args)?;
+    let runner = Runner { audience: &audience, trust: &trust, toolchain: &toolchain, now_ms: now_ms() };
+    Ok(act(&runner)?)
+}
+
+pub(super) async fn run(world: &World, args: SessionRun) -> Result<u8, Failure> {
+    let sessions = sessions(world, &args.sessions)?;
+    let folder = match &args.session {
+        Some(name) => sessions.find(name)?,
+        None => own(world, &sessions, &args).await?,
+    };
+    if let Some(out) = &args.out {
+        keep_outside("--out", out, &folder.workspace())?;
+    }
+    if folder.is_closed() {
+        eprintln!("session {} is closed: its result is signed, nobody is asked again", folder.session());
+    }
+    let code = go_on(world, &sessions, &folder, &args).await?;
+    if let (Some(out), true) = (&args.out, folder.is_closed()) {
+        give_out(&folder, out)?;
+    }
+    Ok(code)
+}
+
+/// A session of the person's own: asked for, shown, signed with their key, prepared.
+async fn own(world: &World, sessions: &Sessions, args: &SessionRun) -> Result<Folder, Failure> {
+    let Some(task) = &args.task else {
+        return Err(Failure::usage("neither a session nor a task is named"));
+    };
+    let signers = sign::signers(world, &args.keys)?;
+    trust_oneself(world, &args.trust, &signers)?;
+    let store = world.store_path(args.store.store.as_deref())?;
+    let audience = runner_name(args.trust.runner.as_deref())?;
+    let (folder, request) = ask(world, sessions, &args.ask, task, &store, audience).await?;
+    for line in summary(&request, Some(&folder.task()?)) {
+        eprintln!("{line}");
+    }
+    eprintln!("  holds    for {} from now on", duration(args.expires.as_millis() as u64));
+    sign::confirm(args.yes, &format!("sign this with {}?", sign::names(&signers).join(", ")))?;
+    let now = now_ms();
+    let authorization = Authorization {
+        request,
+        not_before_ms: now,
+        expires_ms: now.saturating_add(args.expires.as_millis() as u64),
+    };
+    let signed = sign::sign(&authorization, None, &signers)?;
+    with_runner(world, &folder, &args.trust, |runner| make_ready(sessions, &folder, &signed, runner))?;
+    Ok(folder)
+}
+
+/// Where nobody is trusted yet, the person's own key is: the first session of their own says so.
+fn trust_oneself(world: &World, args: &TrustArg, signers: &[Box<dyn Signer>]) -> Result<(), Failure> {
+    let path = world.trust_path(args.trust.as_deref())?;
+    if path.exists() {
+        return read_trust(&path).map(drop);
+    }
+    fs::create_dir_all(&path).at(&path)?;
+    let allowed = path.join("allowed_signers");
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&allowed).at(&allowed)?;
+    for signer in signers {
+        let line = ssh::public::line(&signer.public());
+        writeln!(file, "me {line}").at(&allowed)?;
+    }
+    eprintln!("`{}` did not exist: it trusts your own key now", path.display());
+    Ok(())
+}
+
+async fn go_on(
+    world: &World,
+    sessions: &Sessions,
+    folder: &Folder,
+    args: &SessionRun,
+) -> Result<u8, Failure> {
+    let signed = folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(folder.session().clone()))?;
+    let whereabouts = folder.whereabouts()?;
+    let request = folder.request()?;
+    let place = Place::open(world, Some(&whereabouts.store))?;
+    let output = Output::new(args.json);
+    if let Output::People(console) = &output {
+        let tree = committed_tree(Some(&whereabouts.repository), &request.source).ok().flatten();
+        console.expect_tree(tree);
+    }
+    let first = model_of(&request.model, whereabouts.key_env.as_deref())?;
+    let models = Models::of_run(first, request.routing.as_deref())?;
+    let over = super::look::over(&place, folder).await?;
+    let (prepared, ending) = if let Some(finished) = over {
+        // What is over is closed whatever the time is: nothing begins any more.
+        let prepared = at_the_start(world, &signed, &args.trust)?;
+        (prepared, Ending::Over(finished))
+    } else {
+        let prepared =
+            with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
+        let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
+        runtime.pace = args.pace.pace.unwrap_or_default();
+        let ending = carry_out(&runtime, folder, &prepared, interrupt()?).await?;
+        (prepared, ending)
+    };
+    let code = output.ended(&place, folder.session(), &ending, None).await?;
+    if matches!(ending, Ending::Paused(_)) {
+        eprintln!("`provost session run {}` goes on with it", folder.session());
+        return Ok(code);
+    }
+    if close(place.store.as_ref(), folder, &prepared).await? == Fresh::Yes {
+        eprintln!("the result is signed, and the session's key is destroyed");
+    }
+    eprintln!(
+        "next: `provost session show {0}`, `provost session accept {0}`, or `provost session result {0} -o DIR`",
+        folder.session()
+    );
+    Ok(code)
+}
+
+/// The authorization as it held when the session began: for closing one that is over.
+fn at_the_start(
+    world: &World,
+    signed: &SignedFile,
+    args: &TrustArg,
+) -> Result<Prepared, Failure> {
+    let trust = trust(world, args)?;
+    let stated = provost::evidence::cosign::unverified(&signed.bytes).map_err(Failure::usage)?;
+    let verified = provost::evidence::authorization::verify(
+        &signed.bytes,
+        &signed.signatures,
+        &trust,
+        stated.not_before_ms,
+    )
+    .map_err(|error| Failure::coded(3, error))?;
+    Ok(Prepared { authorization: verified.authorization, payload: verified.payload, signers: verified.signers.into_iter().map(|signer| signer.who).collect() })
+}

@@ -1,0 +1,228 @@
+//! Doing it again: the recorded commands in the recipient's own sandbox, from the committed files on, and after each
+//! whether the files are what the journal says.
+//!
+//! Where they are, nobody has to believe the runner that this change came from these commands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use ignore::WalkBuilder;
+use provost_core::act::{Change, FileFact, Intent, show_argv};
+use provost_core::digest::Digest;
+use provost_core::event::{Body, Event};
+use provost_core::id::ActId;
+use provost_core::path::RelPath;
+use provost_core::policy::Policy;
+use provost_evidence::content::Salt;
+use provost_evidence::tree::Mode;
+
+use crate::SessionError;
+use crate::folder::at;
+use crate::trial::{Bench, FileWanted};
+
+/// What became of one recorded command when it was done again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Again {
+    /// The act.
+    pub act: ActId,
+    /// The command.
+    pub command: String,
+    /// What became of it.
+    pub found: Found,
+}
+
+/// How the second time compares with the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// It left the same files.
+    Same,
+    /// It left other files: the first of them, and what is otherwise.
+    Differs(RelPath, &'static str),
+    /// It was not done again, and why.
+    Skipped(&'static str),
+}
+
+/// Looks content up by its salted digest.
+pub(crate) type Contents<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
+
+/// Does the commands of a journal again. The bench's folder holds the files at the start; when this is done, those at the
+/// end as the journal has them.
+pub fn replay(
+    bench: &Bench<'_>,
+    policy: &Policy,
+    events: &[Event],
+    salt: &Salt,
+    contents: Contents<'_>,
+) -> Result<Vec<Again>, SessionError> {
+    let mut known = look(&bench.folder(), salt)?;
+    let mut started: BTreeMap<ActId, &Intent> = BTreeMap::new();
+    let mut gates: BTreeSet<ActId> = BTreeSet::new();
+    let mut all = Vec::new();
+    for event in events {
+        match &event.body {
+            Body::ActDecided(decided) if decided.call.is_none() => {
+                gates.insert(decided.act);
+            }
+            Body::ActStarted(begun) => {
+                started.insert(begun.act, &begun.intent);
+            }
+            Body::ActFinished(finished) => match started.remove(&finished.act) {
+                Some(Intent::Write { changes }) if finished.changes.is_empty() => {
+                    apply(bench, changes, contents, &mut known)?;
+                }
+                Some(Intent::Command { argv, cwd, limit_ms }) => {
+                    let again = |found| Again { act: finished.act, command: show_argv(argv), found };
+                    if gates.contains(&finished.act) {
+                        // In a checkout of its own that is thrown away.
+                        all.push(again(Found::Skipped("it is the gate's, which --test runs")));
+                        continue;
+                    }
+                    if !finished.unapplied.is_empty() || !finished.reverted.is_empty() {
+                        all.push(again(Found::Skipped("not all of it came into the workspace")));
+                    } else {
+                        bench.run(policy, argv, cwd, Duration::from_millis(*limit_ms))?;
+                        all.push(again(compare(bench, &known, &finished.changes, salt)?));
+                    }
+                    // What the journal has, whatever the second time came to: each command is judged by itself.
+                    put_back(bench, &known, &finished.changes, salt, contents)?;
+                    note(&finished.changes, &mut known);
+                }
+                _ => apply(bench, &finished.changes, contents, &mut known)?,
+            },
+            Body::ProcessChanged(changed) => apply(bench, &changed.changes, contents, &mut known)?,
+            Body::WorkspaceDrifted(drifted) => apply(bench, &drifted.changes, contents, &mut known)?,
+            _ => {}
+        }
+    }
+    Ok(all)
+}
+
+/// A file by mode and salted digest.
+type Look = BTreeMap<RelPath, (String, Digest)>;
+
+/// The files of a folder that its ignore rules do not leave out.
+fn look(folder: &Path, salt: &Salt) -> Result<Look, SessionError> {
+    let mut found = Look::new();
+    let walk = WalkBuilder::new(folder)
+        .hidden(false)
+        .parents(false)
+        .git_global(false)
+        .git_exclude(false)
+        .require_git(false)
+        .ignore(false)
+        .follow_links(false)
+        .build();
+    for entry in walk {
+        let entry = entry.map_err(|error| SessionError::Internal(error.to_string()))?;
+        let (path, kind) = (entry.path(), entry.file_type());
+        if kind.is_none_or(|kind| kind.is_dir()) {
+            continue;
+        }
+        let relative = path.strip_prefix(folder).unwrap_or(path);
+        let Ok(name) = RelPath::from_bytes(relative.as_os_str().as_bytes()) else { continue };
+        if let Some(look) = look_at(path, salt)? {
+            found.insert(name, look);
+        }
+    }
+    Ok(found)
+}
+
+/// One file; `None` where there is none, or something that is no file.
+fn look_at(path: &Path, salt: &Salt) -> Result<Option<(String, Digest)>, SessionError> {
+    let Ok(meta) = fs::symlink_metadata(path) else { return Ok(None) };
+    let (mode, content) = if meta.is_symlink() {
+        (Mode::Symlink, fs::read_link(path).map_err(at(path))?.as_os_str().as_bytes().to_vec())
+    } else if meta.is_file() {
+        let executable = meta.permissions().mode() & 0o100 != 0;
+        (if executable { Mode::Executable } else { Mode::File }, fs::read(path).map_err(at(path))?)
+    } else {
+        return Ok(None);
+    };
+    Ok(Some((mode.as_str().to_owned(), salt.digest(&content))))
+}
+
+/// The files as they have to be after `changes`.
+fn note(changes: &[Change], known: &mut Look) {
+    for change in changes {
+        match &change.after {
+            Some(after) => known.insert(change.path.clone(), (after.mode.clone(), after.content)),
+            None => known.remove(&change.path),
+        };
+    }
+}
+
+fn compare(bench: &Bench<'_>, known: &Look, changes: &[Change], salt: &Salt) -> Result<Found, SessionError> {
+    let mut wanted = known.clone();
+    note(changes, &mut wanted);
+    let mut found = look(&bench.folder(), salt)?;
+    // Ignore rules may have come that leave out what is known.
+    for path in wanted.keys() {
+        if !found.contains_key(path)
+            && let Some(look) = look_at(&bench.folder().join(path.to_os()), salt)?
+        {
+            found.insert(path.clone(), look);
+        }
+    }
+    let paths: BTreeSet<&RelPath> = wanted.keys().chain(found.keys()).collect();
+    for path in paths {
+        let why = match (wanted.get(path), found.get(path)) {
+            (Some(wanted), Some(found)) if wanted == found => continue,
+            (Some((mode, _)), Some((other, _))) if mode != other => "its mode is another",
+            (Some(_), Some(_)) => "its content is another",
+            (Some(_), None) => "it is not there",
+            (None, _) => "it is there and was not",
+        };
+        return Ok(Found::Differs(path.clone(), why));
+    }
+    Ok(Found::Same)
+}
+
+fn apply(
+    bench: &Bench<'_>,
+    changes: &[Change],
+    contents: Contents<'_>,
+    known: &mut Look,
+) -> Result<(), SessionError> {
+    let files = changes
+        .iter()
+        .map(|change| Ok((change.path.clone(), wanted(change.after.as_ref(), &change.path, contents)?)))
+        .collect::<Result<Vec<_>, SessionError>>()?;
+    bench.put(&files)?;
+    note(changes, known);
+    Ok(())
+}
+
+/// Makes the folder what the journal says it was after these changes, whatever a second time has left there.
+fn put_back(
+    bench: &Bench<'_>,
+    known: &Look,
+    changes: &[Change],
+    salt: &Salt,
+    contents: Contents<'_>,
+) -> Result<(), SessionError> {
+    let found = look(&bench.folder(), salt)?;
+    let mut after = known.clone();
+    note(changes, &mut after);
+    let strays: Vec<(RelPath, FileWanted)> =
+        found.keys().filter(|path| !after.contains_key(path)).map(|path| (path.clone(), None)).collect();
+    bench.put(&strays)?;
+    let files = changes
+        .iter()
+        .filter(|change| found.get(&change.path) != after.get(&change.path))
+        .map(|change| Ok((change.path.clone(), wanted(change.after.as_ref(), &change.path, contents)?)))
+        .collect::<Result<Vec<_>, SessionError>>()?;
+    bench.put(&files)
+}
+
+fn wanted(fact: Option<&FileFact>, path: &RelPath, contents: Contents<'_>) -> Result<FileWanted, SessionError> {
+    let Some(fact) = fact else { return Ok(None) };
+    let mode = fact.mode.parse::<Mode>().map_err(|error| SessionError::Refused(error.to_string()))?;
+    let content = contents(&fact.content).ok_or_else(|| {
+        SessionError::Refused(format!("the bundle does not hold the content of `{path}` at each step"))
+    })?;
+    Ok(Some((mode, content)))
+}
