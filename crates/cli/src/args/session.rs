@@ -49,6 +49,8 @@ pub(crate) enum SessionCommand {
     Revoke(Revoke),
     /// Print what sessions are carried out with on this host: the toolchain by its digest, containment and caps.
     Profile(SessionProfile),
+    /// Go through the whole of a session on this host, with what has to be accepted and what has to be refused.
+    Qualify(Qualify),
 }
 
 #[derive(Debug, Args)]
@@ -282,6 +284,19 @@ pub(crate) struct SessionProfile {
     #[arg(long)]
     pub(crate) files: bool,
     /// One JSON object on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Qualify {
+    /// Folder to write everything to; it must not exist or be empty.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Work on a folder of the repository, and not on all of it.
+    #[arg(long)]
+    pub(crate) scoped: bool,
+    /// One JSON object per try on standard output.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::failure::Failure;
 
 /// Runs git in `dir` and gives its standard output.
-pub(super) fn git(dir: &Path, args: &[&str]) -> Result<String, Failure> {
+pub(crate) fn git(dir: &Path, args: &[&str]) -> Result<String, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let output = Command::new("git")
         .arg("-C")

@@ -2,7 +2,7 @@
 //! the door, the sandbox, cargo, git, the journal and the signatures are the real ones.
 
 mod git;
-mod package;
+pub(super) mod package;
 mod rehearsal;
 
 use std::fs;
@@ -20,8 +20,8 @@ use provost::evidence::verify::{ClaimId, Finding, Require, verify};
 use provost::sandbox::{Cancel, Command, Ended, Profile, RungChoice, Sandbox};
 use serde_json::json;
 
-use self::git::git;
-use self::rehearsal::Rehearsal;
+pub(super) use self::git::git;
+pub(super) use self::rehearsal::Rehearsal;
 use super::model_choice::ModelChoice;
 use super::output::Output;
 use super::routing::Models;

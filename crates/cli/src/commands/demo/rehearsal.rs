@@ -7,13 +7,13 @@ use std::process::{Child, Command, Stdio};
 use crate::failure::{AtPath, Failure};
 
 /// A running `provost rehearse`; ended when dropped.
-pub(super) struct Rehearsal {
+pub(crate) struct Rehearsal {
     child: Child,
-    pub(super) base_url: String,
+    pub(crate) base_url: String,
 }
 
 impl Rehearsal {
-    pub(super) fn start(script: &Path, log: &Path) -> Result<Self, Failure> {
+    pub(crate) fn start(script: &Path, log: &Path) -> Result<Self, Failure> {
         let this = std::env::current_exe().map_err(Failure::internal)?;
         let mut child = Command::new(&this)
             .arg("rehearse")

@@ -4,6 +4,7 @@ mod accept;
 mod ask;
 mod carry;
 mod look;
+mod qualify;
 mod sign;
 mod summary;
 
@@ -32,6 +33,7 @@ pub(crate) async fn session(world: &World, args: Session) -> Result<u8, Failure>
         SessionCommand::Accept(args) => accept::accept(world, args),
         SessionCommand::Revoke(args) => look::revoke(world, &args),
         SessionCommand::Profile(args) => look::profile(world, &args),
+        SessionCommand::Qualify(args) => qualify::qualify(&args),
     }
 }
 
