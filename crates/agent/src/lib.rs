@@ -35,6 +35,8 @@ mod recorder;
 mod removal;
 mod rewind;
 mod runtime;
+mod schema;
+mod schema_work;
 mod stop;
 mod talk;
 mod tree;
