@@ -52,7 +52,7 @@ pub use export::{ExportError, Exported, export};
 pub use fork::{ForkOrder, ForkPlace, Forked};
 pub use host::{command_environment, toolchain_folders};
 pub use interrupt::Interrupt;
-pub use observe::{Always, Approver, Observer, Question, Unobserved, Word, Words};
+pub use observe::{Always, Approver, Asker, Observer, Question, Unobserved, Word, Words};
 pub use queue::{Enqueued, Queued, enqueue, reserve, source_of};
 pub use rewind::{Rewound, Target};
 pub use runtime::{Answer, Clock, Drift, Order, Runtime, Says, Variables, system_clock};

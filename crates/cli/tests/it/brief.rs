@@ -55,6 +55,9 @@ fn an_answer_that_is_wrong_by_its_schema_is_told_so_and_the_third_ends_the_run_i
     assert_eq!(case.model.requests().len(), 3);
     let shown = case.env.provost(["show", &ran.run()]).code(0);
     assert!(shown.stdout.contains("the answer never satisfied its schema"), "{shown}");
+    let log = case.env.provost(["log", &ran.run()]).code(0).stdout;
+    let reason = "it does not satisfy the schema:\n           at its top: 3 is not of type \"object\"";
+    assert!(log.contains(reason), "the last reason is told to the person, as nobody tells the model: {log}");
     // The control: without a schema anything goes.
     let case = Case::new([hand_in("seven")]);
     let ran = case.env.run(&case.repo.path, &case.model, &[]).code(0);

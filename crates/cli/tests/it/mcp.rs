@@ -219,6 +219,9 @@ fn m3_a_server_that_does_not_come_up_is_said_at_the_start() {
             ran.stderr
         );
         assert!(scene.model.requests().is_empty());
+        let log = scene.env.provost(["log", &scene.env.only_run()]).code(0).stdout;
+        let line = log.lines().find(|line| line.contains("#0   server small")).unwrap_or_default();
+        assert!(line.ends_with("did not come up") && !line.contains("ok"), "{log}");
         scene.env.assert_no_processes_but(&scene.model);
         // It is mended, and the run goes on.
         let run = scene.env.only_run();
