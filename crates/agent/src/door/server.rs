@@ -178,12 +178,15 @@ impl Driver<'_> {
         if let Some(live) = self.background.get(&act) {
             live.command.kill();
         }
-        let record = self.await_end(act).await?;
-        let said = [record.output.head.as_slice(), record.output.tail.as_slice()].concat();
+        let ended = self.await_end(act).await?;
+        let said = match &ended {
+            Ok(record) => [record.output.head.as_slice(), record.output.tail.as_slice()].concat(),
+            Err(failure) => failure.to_string().into_bytes(),
+        };
         let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]).trim().to_owned();
         let why = if said.is_empty() { why.to_owned() } else { format!("{why}. It wrote last:\n{said}") };
         self.servers.failed.insert(server.name.clone(), why);
-        self.process_ended(act, record).await
+        self.process_ended(act, ended).await
     }
 
     /// Puts on record what a server offers. What the model is told of it is what the run took first.

@@ -128,7 +128,8 @@ fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
     fs::write(host.ws().join("hidden-too/key"), "s3cret").unwrap();
     fs::write(host.outside().join("shown"), "shown\n").unwrap();
     let mut profile = podman.profile();
-    profile.protected = vec![host.ws().join("deep/.git"), host.ws().join("absent")];
+    profile.protected =
+        ["deep/.git", "absent", "hidden", "hidden-too/key"].map(|name| host.ws().join(name)).to_vec();
     profile.hidden = vec![host.ws().join("hidden"), host.ws().join("hidden-too")];
     profile.readable.push(host.outside());
     profile.limits = Caps {
@@ -169,6 +170,8 @@ fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
         "mv deep/.git deep/git",
         "grep . hidden",
         "cat hidden-too/key",
+        "echo x > hidden-too/new",
+        "ls hidden-too/* hidden-too",
         "ls /usr/bin/python3",
         "echo x > /new",
         &format!("echo x > {shown}"),
