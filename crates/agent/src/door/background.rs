@@ -139,7 +139,7 @@ impl Driver<'_> {
             Some(Ok(published)) => Some(published),
             Some(Err(why)) => return self.fail(act, &format!("{why} Nothing was run.")),
         };
-        self.look_before_command().await?;
+        self.look_before_command(self.agent).await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         self.make_record(act)?;
         let asked = (request.limit != Duration::MAX).then_some(request.limit);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use provost_core::act::{ActEnd, Intent, Recovery};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, ServerAccepted, ServerListed};
-use provost_core::id::ActId;
+use provost_core::id::{ActId, AgentId};
 use provost_core::outcome::Pause;
 use provost_core::server::{Server, starter};
 use provost_core::transcript::ToolSpec;
@@ -73,7 +73,8 @@ impl Driver<'_> {
                 return self.fail(act, &format!("{why}. Nothing was run."));
             }
         };
-        self.look_before_command().await?;
+        // It is there for all agents, so that it is held to what the contract says and to no orders of whoever calls first.
+        self.look_before_command(AgentId::ROOT).await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         self.make_record(act)?;
         let (argv, cwd) = (request.argv.clone(), request.cwd.clone());
