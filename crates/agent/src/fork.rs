@@ -211,6 +211,8 @@ impl Undo {
                 head: taken.last().map_or(Digest::ZERO, |event| event.hash),
                 of: parent.created.forked.clone().map(Box::new),
             }),
+            // What was signed is that run and no other.
+            authorized: None,
             ..parent.created.clone()
         };
         let mut drafts: Vec<Draft> = taken

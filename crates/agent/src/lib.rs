@@ -53,7 +53,7 @@ pub use interrupt::Interrupt;
 pub use observe::{Always, Approver, Observer, Question, Unobserved, Word, Words};
 pub use queue::{Enqueued, Queued, enqueue, reserve, source_of};
 pub use rewind::{Rewound, Target};
-pub use runtime::{Answer, Clock, Drift, Order, Runtime, Says, Variables, system_clock};
+pub use runtime::{Answer, Clock, Drift, Order, Runtime, Says, Session, Variables, system_clock};
 pub use stop::{Stopping, stop};
 pub use undo::Undo;
 pub use worker::{Left, Shop, Until, Worker};

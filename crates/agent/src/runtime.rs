@@ -19,6 +19,7 @@ use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Ordered, Policy};
 use provost_core::route::RouteId;
 use provost_core::server;
+use provost_core::session::Authorized;
 use provost_core::state::{OpenAct, RunState};
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
@@ -128,6 +129,15 @@ pub struct Order {
     pub repository: Option<PathBuf>,
 }
 
+/// A governed session that is to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Its name, which is the run's.
+    pub run: RunId,
+    /// What it is held to.
+    pub authorized: Authorized,
+}
+
 /// A person's word on an act, given when a run is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
@@ -205,16 +215,39 @@ impl Runtime {
 
     /// Makes a run and drives it until it is over or pauses.
     pub async fn start(&self, order: Order, interrupt: Interrupt) -> Result<(RunId, Ending), RunError> {
-        let ready = self.make_ready(&order)?;
         let run = new_run(&self.clock)?;
+        let ending = self.start_as(run.clone(), order, None, interrupt).await?;
+        Ok((run, ending))
+    }
+
+    /// Makes the run of a governed session, under the session's name, and drives it until it is over or pauses.
+    ///
+    /// Whether the order is what was signed is for the caller to see to; whoever verifies sees to it again.
+    pub async fn start_session(
+        &self,
+        order: Order,
+        session: Session,
+        interrupt: Interrupt,
+    ) -> Result<Ending, RunError> {
+        self.start_as(session.run, order, Some(session.authorized), interrupt).await
+    }
+
+    async fn start_as(
+        &self,
+        run: RunId,
+        order: Order,
+        authorized: Option<Authorized>,
+        interrupt: Interrupt,
+    ) -> Result<Ending, RunError> {
+        let ready = self.make_ready(&order)?;
         let salt = Salt::new(random()?);
         self.store.create(&run, salt.clone(), (self.clock)()).await?;
         let mut held = self.acquire(&run, &interrupt).await?;
         let recorder = self.recorder(salt, &held);
         // On the heap: callers need not hold all of a run's life in their own futures.
-        let ending = Box::pin(self.begin(order, ready, recorder, &mut held)).await;
+        let ending = Box::pin(self.begin(order, authorized, ready, recorder, &mut held)).await;
         held.give_back().await;
-        Ok((run, ending?))
+        ending
     }
 
     /// Looks at all that a run needs before it exists: what cannot be is refused before anything is on record.
@@ -246,6 +279,7 @@ impl Runtime {
     async fn begin(
         &self,
         order: Order,
+        authorized: Option<Authorized>,
         ready: Ready,
         mut recorder: Recorder,
         held: &mut Held,
@@ -281,6 +315,7 @@ impl Runtime {
             files: tracked,
             manifest,
             forked: None,
+            authorized: authorized.map(Box::new),
         };
         let limits = created.limits;
         recorder.record(Body::RunCreated(Box::new(created)))?;
@@ -426,7 +461,7 @@ impl Runtime {
         let brief = brief::read(queued.brief.as_deref(), &recorder).await?;
         let order = queue::order(&queued, goal, brief)?;
         let ready = self.make_ready(&order)?;
-        Box::pin(self.begin(order, ready, recorder, held)).await
+        Box::pin(self.begin(order, None, ready, recorder, held)).await
     }
 
     fn recorder(&self, salt: Salt, held: &Held) -> Recorder {

@@ -29,6 +29,7 @@ pub use crate::rate_limits::{RateLimitFact, WindowFact};
 use crate::route::{RouteId, Routing};
 use crate::server::Server;
 pub use crate::server::{ServerAccepted, ServerListed};
+use crate::session::Authorized;
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
 use crate::transcript::{Stop, Usage};
 
@@ -257,6 +258,9 @@ pub struct RunCreated {
     /// The run that it was forked from, where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked: Option<Forked>,
+    /// What an authority signed, where the run is a governed session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authorized: Option<Box<Authorized>>,
 }
 
 /// A model and where it is asked.

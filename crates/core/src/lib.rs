@@ -31,6 +31,7 @@ pub mod queue;
 pub mod rate_limits;
 pub mod route;
 pub mod server;
+pub mod session;
 pub mod spend;
 pub mod staged;
 pub mod state;

@@ -190,6 +190,7 @@ fn contract(choices: &mut Choices) -> RunCreated {
         files: 3,
         manifest: digest(4),
         forked: None,
+        authorized: None,
     }
 }
 

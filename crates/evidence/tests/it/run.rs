@@ -201,6 +201,7 @@ impl Run {
             files: BEFORE.len() as u64,
             manifest: self.word("manifest"),
             forked: None,
+            authorized: None,
         })));
         let receipt = Receipt {
             rung: Rung::R2,
