@@ -119,7 +119,8 @@ impl Driver<'_> {
         recovery: Recovery,
     ) -> Result<ActId, RunError> {
         let state = self.recorder.state();
-        let policy = state.policy_of(state.acting());
+        // What the contract orders is decided by its policy, whoever's turn it is.
+        let policy = state.policy_of(call.map_or(AgentId::ROOT, |_| state.acting()));
         let policy = policy.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
         let decision = match call {
             Some(_) => policy.decide(&touches, state.rung()),

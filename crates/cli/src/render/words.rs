@@ -71,6 +71,7 @@ pub(crate) fn exit(exit: ExitFact) -> String {
         ExitFact::Capped { hit } => format!("killed at a cap: {hit}"),
         ExitFact::Cancelled => "cancelled".to_owned(),
         ExitFact::DriverLost => "killed: its driver died".to_owned(),
+        ExitFact::NotStarted => "never started".to_owned(),
     }
 }
 

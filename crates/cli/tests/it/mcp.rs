@@ -249,6 +249,37 @@ fn a_server_is_not_the_models_to_end() {
     assert_eq!(told[2], "appended");
 }
 
+/// A server is the contract's: a child whose orders deny the server's command, and a file, has it started again for all, as it
+/// was. Whether the child may call it say the child's own rules.
+#[test]
+fn i5_a_server_is_as_the_contract_has_it_whoever_needs_it_first() {
+    let run = |deny: Value| {
+        let scene = Scene::new("", "", []);
+        let orders = json!({ "goal": "append it", "name": "clerk", "deny": deny });
+        let root = [call("small__die", json!({})), call("delegate", orders), append("a.txt"), submit()];
+        let child = [append("a.txt"), json!({ "say": "Appended." })];
+        let model = scene
+            .env
+            .rehearse(&json!({ "steps": root, "dialogues": [{ "when": "append it", "steps": child }] }));
+        let _ = scene.env.run(&scene.repo.path, &model, &scene.args(&[])).code(0);
+        let asked: Vec<String> = model.requests().iter().map(ToString::to_string).collect();
+        (scene, asked.concat())
+    };
+    let (scene, asked) = run(json!(["exec *", "write a.txt", "read a.txt"]));
+    // By the child, and by the root after it, of the same server.
+    assert_eq!(fs::read_to_string(scene.repo.path.join("a.txt")).unwrap(), "one\ntwo\ntwo\n");
+    assert!(!asked.contains("does not run"), "{asked}");
+    let journal = scene.journal();
+    let listed = journal.iter().filter(|event| event["kind"] == "server.listed");
+    assert_eq!(listed.count(), 2, "it died once");
+    let starts = |event: &&Value| event["kind"] == "act.decided" && event["body"]["call"].is_null();
+    assert!(journal.iter().filter(starts).all(|event| event["agent"] == 0));
+    // What it may not call it does not get by way of one either.
+    let (scene, asked) = run(json!(["call small.append"]));
+    assert_eq!(fs::read_to_string(scene.repo.path.join("a.txt")).unwrap(), "one\ntwo\n");
+    assert!(asked.contains("`call small.append` is not allowed"), "{asked}");
+}
+
 /// One that dies in a call, or does not answer, is an error for the model, and the run goes on; a dead one comes back.
 #[test]
 fn m3_a_server_that_dies_or_hangs_is_an_error_for_the_model() {
