@@ -19,6 +19,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use provost::core::agents::{AgentLimits, MOST_AGENTS};
 use provost::core::containment::{Engine, Guarantee};
 use provost::core::id::RunId;
+use provost::core::session::Danger;
 use provost::tools::Registry;
 
 pub(crate) use agent_runtime::{AgentRuntime, Verb};
@@ -556,21 +557,40 @@ pub(crate) struct GoingOn {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = VERIFY)]
 pub(crate) struct Verify {
     /// The bundle's folder.
     pub(crate) bundle: PathBuf,
     /// Public key that you trust (PEM), obtained elsewhere than from the bundle; several may be given.
-    #[arg(long = "key", value_name = "PEM", required = true)]
+    #[arg(long = "key", value_name = "PEM", required_unless_present = "trust")]
     pub(crate) keys: Vec<PathBuf>,
+    /// Of a governed session: your folder that says whom you trust to authorize. Never one from the bundle.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["keys", "no_repo"], requires_all = ["commit", "scope"])]
+    pub(crate) trust: Option<PathBuf>,
     /// Your own repository that has the commit.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) repo: PathBuf,
     /// The commit that the run must have begun with, by its full id.
-    #[arg(long, value_name = "SHA", value_parser = parse_commit)]
+    #[arg(long, alias = "rev", value_name = "SHA", value_parser = parse_commit)]
     pub(crate) commit: Option<String>,
     /// The folder of the commit that the run must have been given.
     #[arg(long, value_name = "PATH")]
     pub(crate) scope: Option<String>,
+    /// Of a session: the file that says what was to be done.
+    #[arg(long, value_name = "FILE", requires = "trust")]
+    pub(crate) task: Option<PathBuf>,
+    /// Of a session: the runner that it was meant for.
+    #[arg(long, value_name = "NAME", requires = "trust")]
+    pub(crate) runner: Option<String>,
+    /// Of a session: kind of dangerous change that you take although the authorization does not allow it. Repeatable.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', requires = "trust")]
+    pub(crate) allow: Vec<Danger>,
+    /// Of a session: do its commands again in your own sandbox, and compare the files after each.
+    #[arg(long, requires = "trust")]
+    pub(crate) replay: bool,
+    /// Of a session: run the verification's command in your own sandbox, on your commit with the change.
+    #[arg(long, requires = "trust")]
+    pub(crate) test: bool,
     /// Check without a repository: what depends on the commit is then not checked, and said so.
     #[arg(long, conflicts_with = "repo")]
     pub(crate) no_repo: bool,
@@ -581,6 +601,13 @@ pub(crate) struct Verify {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+const VERIFY: &str = "\
+Of a run: `--key PEM`. Of a governed session: `--trust DIR --rev FULLSHA --scope PATH --task FILE`. What does not verify ends \
+with exit code 8; with --json the last object names the first claim that failed by a code: 10 malformed, 11 untrusted or wrong \
+key, 12 expired, not yet valid or revoked, 13 another task, commit, scope or runner, 14 inconsistent log, 15 out of scope or \
+protected, 16 patch and tree do not fit, 17 not accepted, 18 replay came out otherwise, 20 dangerous change, 30 cannot be \
+checked.";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {

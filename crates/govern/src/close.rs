@@ -5,15 +5,15 @@ use std::io;
 use std::path::Path;
 
 use provost_agent::content;
+use provost_evidence::export::{Ordered, seal};
 use provost_journal::Store;
 
 use crate::SessionError;
 use crate::folder::{Folder, Fresh, at, sync};
-use crate::prepare::Prepared;
 
 /// Signs the result of a session whose run is over and destroys the session's key: from here on its journal can be
 /// neither extended nor told anew. Again, and after a crash at any point, it comes to the same bytes.
-pub async fn close(store: &dyn Store, folder: &Folder, prepared: &Prepared) -> Result<Fresh, SessionError> {
+pub async fn close(store: &dyn Store, folder: &Folder) -> Result<Fresh, SessionError> {
     let result = folder.result();
     if folder.is_closed() {
         return Ok(Fresh::No);
@@ -29,7 +29,13 @@ pub async fn close(store: &dyn Store, folder: &Folder, prepared: &Prepared) -> R
             _ => {}
         }
         let content = content(store, folder.session()).await?;
-        crate::bundle::write(&new, &content, folder, prepared, &key)?;
+        let signed = folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(folder.session().clone()))?;
+        let ordered = Ordered {
+            authorization: signed.bytes,
+            signatures: signed.signatures,
+            task: folder.task()?,
+        };
+        seal(content, ordered, &key)?.write(&new)?;
         fs::rename(&new, &result).map_err(at(&result))?;
         sync(folder.path())?;
     }

@@ -5,7 +5,6 @@
 //! run of the ordinary kind, in the ordinary store; what is added here is what it is bound to.
 
 mod accept;
-mod bundle;
 mod carry;
 mod close;
 mod folder;
@@ -20,6 +19,8 @@ use std::path::PathBuf;
 
 use provost_agent::{ExportError, RunError};
 use provost_core::id::RunId;
+use provost_evidence::bundle::BundleError;
+use provost_evidence::export::SealError;
 use provost_evidence::git::GitError;
 use provost_journal::StoreError;
 
@@ -103,6 +104,12 @@ pub enum SessionError {
     /// The evidence.
     #[error(transparent)]
     Export(#[from] ExportError),
+    /// The result cannot be signed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The bundle cannot be written, or read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// This host cannot contain what is to be tried.
     #[error("{0}")]
     Containment(String),
@@ -127,9 +134,10 @@ impl SessionError {
             | Self::NotOver(_)
             | Self::Key(_)
             | Self::File { .. }
+            | Self::Bundle(_)
             | Self::Git(_) => 2,
             Self::NotAuthorized(_) | Self::Spent { .. } | Self::Unauthorized(_) => 3,
-            Self::KeyGone(_) | Self::Unclear { .. } => 8,
+            Self::KeyGone(_) | Self::Unclear { .. } | Self::Seal(_) => 8,
             Self::Run(error) => error.exit_code(),
             Self::Export(error) => error.exit_code(),
             Self::Containment(_) => 9,

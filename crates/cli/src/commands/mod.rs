@@ -61,7 +61,7 @@ pub(crate) fn dispatch(args: Args) -> Result<u8, Failure> {
             Command::Cancel(args) => cancel::cancel(&world, args).await,
             Command::Settle(args) => resume::settle(&world, args).await,
             Command::Session(args) => session::session(&world, args).await,
-            Command::Verify(args) => verify::verify(&args),
+            Command::Verify(args) => verify::verify(&world, &args),
             Command::Export(args) => export::export(&world, args).await,
             Command::Log(args) => history::log(&world, args).await,
             Command::Show(args) => history::show(&world, args).await,

@@ -8,11 +8,16 @@ use provost::evidence::keys::VerifyingKey;
 use provost::evidence::verify::{Base, ClaimId, Finding, Report, Require, verify as check};
 use serde_json::json;
 
+use super::session;
 use crate::args::Verify;
 use crate::failure::Failure;
 use crate::render::{JsonLines, counted, say};
+use crate::world::World;
 
-pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
+pub(crate) fn verify(world: &World, args: &Verify) -> Result<u8, Failure> {
+    if let Some(trust) = &args.trust {
+        return session::verify(world, args, trust);
+    }
     let keys = args
         .keys
         .iter()

@@ -10,7 +10,7 @@ use provost::core::session::Authorization;
 use provost::evidence::signer::Signer;
 use provost::evidence::ssh;
 use provost::govern::{
-    Folder, Fresh, Prepared, Runner, SessionError, Sessions, SignedFile, carry_out, check, close, give_out,
+    Folder, Fresh, Runner, SessionError, Sessions, SignedFile, carry_out, check, close, give_out,
     prepare as make_ready,
 };
 
@@ -139,25 +139,23 @@ async fn go_on(
     }
     let first = model_of(&request.model, whereabouts.key_env.as_deref())?;
     let models = Models::of_run(first, request.routing.as_deref())?;
-    let over = super::look::over(&place, folder).await?;
-    let (prepared, ending) = if let Some(finished) = over {
+    let ending = match super::look::over(&place, folder).await? {
         // What is over is closed whatever the time is: nothing begins any more.
-        let prepared = at_the_start(world, &signed, &args.trust)?;
-        (prepared, Ending::Over(finished))
-    } else {
-        let prepared =
-            with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
-        let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
-        runtime.pace = args.pace.pace.unwrap_or_default();
-        let ending = carry_out(&runtime, folder, &prepared, interrupt()?).await?;
-        (prepared, ending)
+        Some(finished) => Ending::Over(finished),
+        None => {
+            let prepared =
+                with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
+            let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
+            runtime.pace = args.pace.pace.unwrap_or_default();
+            carry_out(&runtime, folder, &prepared, interrupt()?).await?
+        }
     };
     let code = output.ended(&place, folder.session(), &ending, None).await?;
     if matches!(ending, Ending::Paused(_)) {
         eprintln!("`provost session run {}` goes on with it", folder.session());
         return Ok(code);
     }
-    if close(place.store.as_ref(), folder, &prepared).await? == Fresh::Yes {
+    if close(place.store.as_ref(), folder).await? == Fresh::Yes {
         eprintln!("the result is signed, and the session's key is destroyed");
     }
     eprintln!(
@@ -165,22 +163,4 @@ async fn go_on(
         folder.session()
     );
     Ok(code)
-}
-
-/// The authorization as it held when the session began: for closing one that is over.
-fn at_the_start(
-    world: &World,
-    signed: &SignedFile,
-    args: &TrustArg,
-) -> Result<Prepared, Failure> {
-    let trust = trust(world, args)?;
-    let stated = provost::evidence::cosign::unverified(&signed.bytes).map_err(Failure::usage)?;
-    let verified = provost::evidence::authorization::verify(
-        &signed.bytes,
-        &signed.signatures,
-        &trust,
-        stated.not_before_ms,
-    )
-    .map_err(|error| Failure::coded(3, error))?;
-    Ok(Prepared { authorization: verified.authorization, payload: verified.payload, signers: verified.signers.into_iter().map(|signer| signer.who).collect() })
 }

@@ -7,6 +7,7 @@ mod look;
 mod qualify;
 mod sign;
 mod summary;
+mod verify;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,6 +16,7 @@ use provost::evidence::trust::Trust;
 use provost::journal::Owner;
 use provost::govern::{Folder, SessionError, Sessions, Toolchain, toolchain};
 
+pub(super) use self::verify::verify;
 use super::setup::host;
 use crate::args::{Session, SessionCommand, SessionsArg, TrustArg};
 use crate::failure::Failure;
@@ -30,7 +32,7 @@ pub(crate) async fn session(world: &World, args: Session) -> Result<u8, Failure>
         SessionCommand::Show(args) => look::show(world, args).await,
         SessionCommand::Status(args) => look::status(world, args).await,
         SessionCommand::Log(args) => look::log(world, args).await,
-        SessionCommand::Accept(args) => accept::accept(world, args),
+        SessionCommand::Accept(args) => accept::accept(world, &args),
         SessionCommand::Revoke(args) => look::revoke(world, &args),
         SessionCommand::Profile(args) => look::profile(world, &args),
         SessionCommand::Qualify(args) => qualify::qualify(&args),
