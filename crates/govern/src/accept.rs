@@ -4,7 +4,7 @@
 use provost_core::digest::TreeDigest;
 use provost_core::path::RelPath;
 use provost_evidence::git::{GitError, NewCommit, Repository};
-use provost_evidence::tree::{Mode, TreeEntry, tree_digest};
+use provost_evidence::tree::{Mode, tree_digest};
 use provost_evidence::verify::Base as _;
 
 use crate::SessionError;
@@ -55,9 +55,8 @@ pub fn accept(what: &Accept<'_>) -> Result<Accepted, SessionError> {
         author: what.author,
         at: what.at,
     })?;
-    let entries: Vec<TreeEntry> =
-        what.repository.entries(&commit, what.scope).map_err(SessionError::Internal)?;
-    let found = tree_digest(&entries).map_err(|error| SessionError::Internal(error.to_string()))?;
+    let written = what.repository.tree(&commit, what.scope, &|_, _| false).map_err(SessionError::Internal)?;
+    let found = tree_digest(&written.entries).map_err(|error| SessionError::Internal(error.to_string()))?;
     if found != *what.tree {
         return Err(SessionError::Internal(format!(
             "the commit that was written holds the tree {}; verified was {}",

@@ -202,7 +202,7 @@ impl Qualification {
         }
         let args = prepare(&good);
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        self.row("prepare by the authority's signature", &[0], "is prepared", &args)?;
+        self.row("prepare by the authority's signature", &[0], "and prepared", &args)?;
         self.kill_in_the_middle(&session)?;
         self.row("run, again after the runner was killed", &[0], "", &["session", "run", &session])?;
         let asked = self.requests();
