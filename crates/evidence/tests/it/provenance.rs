@@ -100,7 +100,10 @@ fn a_review_counts_by_a_reviewer() {
         ReviewError::Untrusted { others } => others.into_iter().map(|(_, why)| why).collect::<Vec<_>>(),
         other => panic!("{other}"),
     };
-    assert_eq!(reasons(verified(3, "namespaces=\"provost-authorization\"").unwrap_err()), [Distrust::OtherRole]);
+    assert_eq!(
+        reasons(verified(3, "namespaces=\"provost-authorization\"").unwrap_err()),
+        [Distrust::OtherRole]
+    );
     assert_eq!(reasons(verified(3, "valid-before=\"20200101Z\"").unwrap_err()), [Distrust::Expired]);
     assert_eq!(reasons(verified(4, "").unwrap_err()), [Distrust::Unknown]);
     // A reviewer's signature under something else is no review.
