@@ -36,7 +36,7 @@ use provost_tools::{BadCall, Context, Effect, Observation};
 use crate::ahead::Sight;
 use crate::driver::Driver;
 use crate::error::RunError;
-use crate::observe::{Question, Word};
+use crate::observe::{Asker, Question, Word};
 use crate::runtime::{Answer, Says};
 
 /// Whether the workspace changed without an act.
@@ -172,14 +172,24 @@ impl Driver<'_> {
             .ok_or_else(|| RunError::Internal(format!("act {act} is not open")))
     }
 
+    /// An agent for whoever is asked about what it wants; `None` for the root.
+    async fn asker(&self, agent: AgentId) -> Result<Option<Asker>, RunError> {
+        let Some(found) = self.recorder.state().agent(agent) else { return Ok(None) };
+        let Some((name, goal)) = found.name().map(str::to_owned).zip(found.goal()) else { return Ok(None) };
+        let goal = self.recorder.bytes(&goal).await?;
+        Ok(Some(Asker { agent, name, goal: String::from_utf8_lossy(&goal).into_owned() }))
+    }
+
     /// Asks whoever answers for the policy, or parks the run.
     pub(crate) async fn approve(&mut self, act: ActId) -> Result<(), RunError> {
         let open = self.open_act(act)?;
         // What a person is asked about is on record first, so that it can still be answered later.
         self.recorder.commit().await?;
         let args = self.recorder.bytes(&open.args).await?;
+        let asker = self.asker(open.agent).await?;
         let question = Question {
             act,
+            asker,
             tool: open.tool,
             args: String::from_utf8_lossy(&args).into_owned(),
             touches: open.touches,

@@ -10,7 +10,7 @@ use provost_core::digest::Digest;
 use provost_core::event::{Body, ServerAccepted, ServerListed};
 use provost_core::id::{ActId, AgentId};
 use provost_core::outcome::Pause;
-use provost_core::server::{Server, starter};
+use provost_core::server::{Server, came_not_up, starter};
 use provost_core::transcript::ToolSpec;
 use provost_sandbox::RunError as CommandError;
 use provost_tools::mcp::{Connection, Cut, Fitted, ForeignTool, Met, Unanswered, fit};
@@ -172,7 +172,7 @@ impl Driver<'_> {
         why: &str,
         begun: Instant,
     ) -> Result<(), RunError> {
-        let text = format!("The server `{}` was started and did not come up: {why}.", server.name);
+        let text = format!("{}: {why}.", came_not_up(&server.name));
         let mut result = ActResult::of(ActEnd::Done, text);
         result.duration_ms = millis(begun);
         self.end(act, result)?;

@@ -51,6 +51,7 @@ pub(super) struct Place {
     depth: u32,
     max_steps: Option<u32>,
     policy: Policy,
+    goal: Digest,
     briefing: Digest,
     since_ms: u64,
     end: Option<AgentEnded>,
@@ -75,6 +76,11 @@ impl Agent {
     /// Answers of a model that it and those beneath it had.
     pub fn steps(&self) -> u32 {
         self.steps
+    }
+
+    /// What it is to do (blob); `None` for the root, whose goal the contract names.
+    pub fn goal(&self) -> Option<Digest> {
+        self.place.as_ref().map(|place| place.goal)
     }
 
     /// What it is told behind what the root's system prompt says (blob); `None` for the root.
@@ -281,7 +287,7 @@ impl RunState {
 
     pub(super) fn agent_started(&mut self, body: &ActStarted, parent: AgentId, at_ms: u64) {
         let Intent::Spawn(spawn) = &body.intent else { return };
-        let Spawn { agent: _, goal: _, name, briefing, deny, max_steps } = spawn.as_ref().clone();
+        let Spawn { agent: _, goal, name, briefing, deny, max_steps } = spawn.as_ref().clone();
         let Some(policy) = self.policy_of(parent) else { return };
         let place = Place {
             policy: policy.clone().with(Layer::denying(&format!("agent {name}"), deny)),
@@ -289,6 +295,7 @@ impl RunState {
             parent,
             depth: self.depth(parent) + 1,
             max_steps,
+            goal,
             briefing,
             since_ms: at_ms,
             end: None,
