@@ -44,6 +44,7 @@ use crate::host::{NO_RETRIES, command_environment, image_environment, outside_of
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
+use crate::mandate::{Mandate, Standing, check_time};
 use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
 use crate::queue;
@@ -90,6 +91,8 @@ pub struct Runtime {
     pub client: Arc<dyn Client>,
     /// The value of an environment variable that the contract names for a server. It is asked for no other.
     pub variables: Variables,
+    /// Who knows whether the authorization of a governed session was revoked.
+    pub mandate: Arc<dyn Mandate>,
     /// What becomes of tools that are not what they were when a run took them.
     pub drift: Drift,
     /// Folder for the records of running commands, beside the store and outside every workspace.
@@ -207,6 +210,7 @@ impl Runtime {
             engines: BTreeMap::new(),
             client: Arc::new(Mcp),
             variables: Arc::new(|_| None),
+            mandate: Arc::new(Standing),
             drift: Drift::default(),
             spool,
             clock: system_clock(),
@@ -239,6 +243,9 @@ impl Runtime {
         authorized: Option<Authorized>,
         interrupt: Interrupt,
     ) -> Result<Ending, RunError> {
+        if let Some(authorized) = &authorized {
+            check_time(authorized, (self.clock)())?;
+        }
         let ready = self.make_ready(&order)?;
         let salt = Salt::new(random()?);
         self.store.create(&run, salt.clone(), (self.clock)()).await?;

@@ -197,7 +197,7 @@ impl Driver<'_> {
 
     /// The record is only needed until the result is durable; the next commit makes it so. A record that outlives
     /// that is harmless: its act is finished.
-    pub(super) fn discard_record(&mut self, act: ActId) {
+    pub(crate) fn discard_record(&mut self, act: ActId) {
         self.stale.push(self.record_dir(act));
         let checkout = self.checkout_dir(act);
         if checkout.exists() {
@@ -278,10 +278,12 @@ impl Driver<'_> {
         Ok(Found { changes, reverted, later })
     }
 
+    /// What is left of the run's time, and of that of its authorization.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let ledger = self.recorder.state().ledger();
-        let limit = ledger.budget.time_ms?;
-        Some(Duration::from_millis(limit.saturating_sub(ledger.time_ms).max(1)))
+        let spent = ledger.time_ms;
+        let left = ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(spent).max(1)));
+        [left, self.authorized_left()].into_iter().flatten().min()
     }
 
     /// Ends a command as a person says that it ended. What changed meanwhile is its doing if it happened.

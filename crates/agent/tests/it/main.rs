@@ -17,6 +17,7 @@ mod programs;
 mod prompts;
 mod races;
 mod routing;
+mod sessions;
 mod sim;
 mod staged;
 mod support;

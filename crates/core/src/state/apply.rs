@@ -59,9 +59,10 @@ impl RunState {
             return Err(Violation::Decision { seq: event.seq, recorded, decided: Box::new(decided) });
         }
         let driven = if self.attached { Driven::Yes } else { Driven::No };
-        let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
-            .and_then(|()| self.fold_body(event));
-        folded.map_err(|why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why })?;
+        let transition = |why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why };
+        must(event.at_ms >= self.last_at_ms, "it is dated before the event before it").map_err(transition)?;
+        self.check_window(event)?;
+        self.fold_body(event).map_err(transition)?;
         if let Body::ModelAnswered(body) = &event.body {
             self.look_at_cache(agent, event.at_ms, body);
         }
@@ -184,6 +185,7 @@ impl RunState {
                 Ok(())
             }
             Body::RunCancelled(body) => {
+                self.check_cancelled(body, event.at_ms)?;
                 self.cancelled = Some(body.clone());
                 self.held = None;
                 Ok(())
@@ -244,6 +246,10 @@ impl RunState {
             "it bounds the cost of a model whose price is not known",
         )?;
         body.limits.agents.check()?;
+        must(
+            body.authorized.is_none() || body.policy.workspace.is_staged(),
+            "it is under an authorization: then changes are staged",
+        )?;
         self.held = None;
         if let Some(forked) = &body.forked {
             forked.check(&self.stream)?;
@@ -543,6 +549,7 @@ impl RunState {
         must(act.started.is_none(), "it started already")?;
         must(act.covers(&body.intent), "it sets out to do what was not put before the policy")?;
         self.check_limits(act, &body.intent)?;
+        self.check_time_left(&body.intent)?;
         self.check_process_start(act, &body.intent)?;
         self.check_server_start(act, &body.intent)?;
         self.check_call_start(&body.intent)?;

@@ -18,6 +18,7 @@ mod route;
 mod server;
 mod staged;
 mod violation;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -94,12 +94,12 @@ impl RunState {
             let write = self.open.iter().find(|(_, act)| matches!(act.started, Some(Intent::Write { .. })));
             return write.map_or(Next::EndProcess(*lost), |(act, _)| Next::Recover(*act));
         }
-        if self.cancelled.is_some() {
+        if let Some(cancelled) = &self.cancelled {
             // What started is accounted for; nothing else begins.
             let started = |act: &OpenAct| act.started.is_some() && !self.is_at_work(act);
             return match self.open.iter().find(|(_, act)| started(act)) {
                 Some((id, _)) => Next::Recover(*id),
-                None => self.ends(Outcome::Stopped { why: StopWhy::Cancelled }, AgentEnd::Cancelled),
+                None => self.ends(cancelled.outcome(), AgentEnd::Cancelled),
             };
         }
         let idle = || self.open.iter().find(|(_, act)| !self.is_at_work(act)).map(|(id, act)| (*id, act));

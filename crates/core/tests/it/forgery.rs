@@ -13,6 +13,7 @@ mod processes;
 mod routes;
 mod servers;
 mod staged;
+mod window;
 
 use std::collections::BTreeMap;
 

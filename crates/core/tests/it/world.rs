@@ -253,7 +253,7 @@ pub(crate) fn held() -> Body {
 }
 
 pub(crate) fn cancelled() -> Body {
-    Body::RunCancelled(RunCancelled { by: "somebody".to_owned() })
+    Body::RunCancelled(RunCancelled::by("somebody"))
 }
 
 type Files = BTreeMap<RelPath, FileFact>;

@@ -110,6 +110,7 @@ impl Sim {
             executor: Arc::new(SimExecutor(world.clone())),
             client: Arc::new(SimClient(world.clone())),
             variables: Arc::new(|_| None),
+            mandate: Arc::new(provost_agent::Standing),
             drift: provost_agent::Drift::Refused,
             approver: Arc::new(Approver),
             observer: Arc::new(Unobserved),
