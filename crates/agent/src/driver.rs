@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost_core::contract::Limits;
+use provost_core::contract::{GATE, Limits};
 use provost_core::digest::TreeDigest;
 use provost_core::event::{Body, DriverDetached, RunCancelled, RunFinished, RunHeld, SubmitVia, Submitted};
 use provost_core::id::AgentId;
@@ -23,8 +23,8 @@ use crate::error::RunError;
 use crate::executor::Contained;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
-use crate::mandate::{Authority, is_too_late};
 use crate::mail::{Mail, Stop};
+use crate::mandate::{Authority, is_too_late};
 use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
@@ -170,7 +170,8 @@ impl Driver<'_> {
             Next::EndProcess(act) => self.end_process(act).await?,
             Next::Recover(act) => self.recover(act).await?,
             Next::Submit(via) => self.submit(via)?,
-            Next::RunGate => self.run_gate()?,
+            Next::CountBase => self.count_base().await?,
+            Next::RunGate => self.run_gate(GATE)?,
             Next::JudgeGate(act) => self.judge_gate(act).await?,
             Next::Note(why) => self.note(why).await?,
             Next::EndAgent(end) => self.end_agent(end)?,

@@ -29,6 +29,7 @@ mod lease;
 mod mail;
 mod mandate;
 mod meter;
+mod names;
 mod observe;
 mod prompt;
 mod queue;

@@ -83,9 +83,7 @@ pub(crate) fn check_time(authorized: &Authorized, now_ms: u64) -> Result<(), Run
     authorized.at(now_ms).map_err(|outside| {
         RunError::Contract(match outside {
             Outside::TooEarly => "the session's authorization is not valid yet".to_owned(),
-            Outside::TooLate => {
-                "the session's authorization has expired: have it authorized anew".to_owned()
-            }
+            Outside::TooLate => "the session's authorization has expired: have it authorized anew".to_owned(),
         })
     })
 }

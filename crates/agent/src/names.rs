@@ -1,6 +1,6 @@
 //! Names that are two on one file system and one on another, and links that lead out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use provost_core::path::RelPath;
 
@@ -11,14 +11,14 @@ fn folded(name: &str) -> String {
 
 /// The names of a tree, for finding those that a file system might take for another.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Names {
+struct Names {
     /// Each file and folder as it is spelled, by what it is folded.
     spelled: BTreeMap<String, String>,
 }
 
 impl Names {
     /// Takes a file and the folders that it is in. `false`: one of them has a name there already, spelled otherwise.
-    pub(crate) fn take(&mut self, path: &RelPath) -> bool {
+    fn take(&mut self, path: &RelPath) -> bool {
         let text = path.as_str();
         let ends = text.match_indices('/').map(|(end, _)| end).chain([text.len()]);
         ends.map(|end| &text[..end]).all(|part| match self.spelled.get(&folded(part)) {
@@ -29,6 +29,22 @@ impl Names {
             }
         })
     }
+}
+
+/// Those of `new` that, beside what is `there`, some file systems would take for another name.
+pub(crate) fn colliding<'a>(
+    there: impl IntoIterator<Item = &'a RelPath>,
+    new: &[&RelPath],
+) -> BTreeSet<RelPath> {
+    if new.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut names = Names::default();
+    for path in there {
+        // What is there already is its owner's.
+        let _ = names.take(path);
+    }
+    new.iter().filter(|path| !names.take(path)).map(|path| (*path).clone()).collect()
 }
 
 /// Whether a link at `path` leads out of the workspace, or may: an absolute target does, and one that goes up farther than
@@ -60,12 +76,18 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_out_or_may_is_told_from_one_that_does_not() {
-        for (at, to) in [("docs/link", "../src/lib.rs"), ("link", "src/./lib.rs"), ("a/b/link", "../../c"), ("l", ".")] {
+        for (at, to) in
+            [("docs/link", "../src/lib.rs"), ("link", "src/./lib.rs"), ("a/b/link", "../../c"), ("l", ".")]
+        {
             assert!(!leads_out(&path(at), to.as_bytes()), "{at} -> {to}");
         }
-        for (at, to) in
-            [("docs/link", "../../secret"), ("link", "/etc/passwd"), ("link", "src/../../x"), ("a/l", "b/../c"), ("l", "")]
-        {
+        for (at, to) in [
+            ("docs/link", "../../secret"),
+            ("link", "/etc/passwd"),
+            ("link", "src/../../x"),
+            ("a/l", "b/../c"),
+            ("l", ""),
+        ] {
             assert!(leads_out(&path(at), to.as_bytes()), "{at} -> {to}");
         }
     }
@@ -73,7 +95,11 @@ mod tests {
     #[test]
     fn a_name_that_is_there_in_another_case_is_not_taken() {
         let mut names = Names::default();
-        assert!(names.take(&path("src/Lib.rs")) && names.take(&path("src/Lib.rs")) && names.take(&path("src/main.rs")));
+        assert!(
+            names.take(&path("src/Lib.rs"))
+                && names.take(&path("src/Lib.rs"))
+                && names.take(&path("src/main.rs"))
+        );
         for other in ["src/lib.rs", "SRC/other.rs", "Src"] {
             assert!(!names.take(&path(other)), "{other}");
         }

@@ -24,7 +24,7 @@ use provost_core::state::{OpenAct, RunState};
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
-use provost_journal::{Head, Letter, Store, Word as Letters};
+use provost_journal::{Head, Letter, Store, StoreError, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::image::{Image, ImageStore};
 use provost_sandbox::{ByEngine, Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
@@ -247,14 +247,29 @@ impl Runtime {
             check_time(authorized, (self.clock)())?;
         }
         let ready = self.make_ready(&order)?;
-        let salt = Salt::new(random()?);
-        self.store.create(&run, salt.clone(), (self.clock)()).await?;
+        let salt = self.take_name(&run, authorized.as_ref()).await?;
         let mut held = self.acquire(&run, &interrupt).await?;
         let recorder = self.recorder(salt, &held);
         // On the heap: callers need not hold all of a run's life in their own futures.
         let ending = Box::pin(self.begin(order, authorized, ready, recorder, &mut held)).await;
         held.give_back().await;
         ending
+    }
+
+    /// Makes a run with an empty journal. The name of a session is given with it, and a driver may have died between its
+    /// making and its first event: then it is there.
+    async fn take_name(&self, run: &RunId, authorized: Option<&Authorized>) -> Result<Salt, RunError> {
+        let salt = Salt::new(random()?);
+        match self.store.create(run, salt.clone(), (self.clock)()).await {
+            Ok(()) => Ok(salt),
+            Err(StoreError::Exists { .. })
+                if authorized.is_some() && self.store.head(run).await? == Head::empty() =>
+            {
+                let salt = self.store.salt(run).await?;
+                salt.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Looks at all that a run needs before it exists: what cannot be is refused before anything is on record.

@@ -269,6 +269,8 @@ pub(crate) enum Mode {
     Direct,
     /// They gather in a layer, and what the policy guards never comes into the workspace.
     Staged,
+    /// As `staged`, and of a command that was cut short, or made what cannot stand, nothing does.
+    AllOrNothing,
 }
 
 #[derive(Debug, clap::Args)]
@@ -308,6 +310,10 @@ pub(crate) struct OrderArgs {
     /// is copied into the fresh checkout that --verify runs in. Repeatable.
     #[arg(long, value_name = "PATH", requires = "verify")]
     pub(crate) verify_with: Vec<String>,
+    /// Count the tests that --verify runs, once on the files at the start and then each time: it does not pass where fewer
+    /// pass than ran at the start. Of cargo, pytest, node, go, jest and vitest.
+    #[arg(long, requires = "verify")]
+    pub(crate) count_tests: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]

@@ -205,7 +205,10 @@ impl Move {
         matches!(
             (self, other),
             (Self::Finished(Outcome::BudgetSpent { .. }), Self::Finished(Outcome::BudgetSpent { .. }))
-                | (Self::Finished(Outcome::Unauthorized { .. }), Self::Finished(Outcome::Unauthorized { .. }))
+                | (
+                    Self::Finished(Outcome::Unauthorized { .. }),
+                    Self::Finished(Outcome::Unauthorized { .. })
+                )
         ) || self == other
     }
 }

@@ -142,8 +142,17 @@ fn pytest(line: &str) -> Option<TestsRan> {
 }
 
 const PYTEST: [&str; 11] = [
-    "passed", "failed", "skipped", "xfailed", "xpassed", "error", "errors", "deselected", "warning",
-    "warnings", "rerun",
+    "passed",
+    "failed",
+    "skipped",
+    "xfailed",
+    "xpassed",
+    "error",
+    "errors",
+    "deselected",
+    "warning",
+    "warnings",
+    "rerun",
 ];
 
 /// `# pass 3` and its siblings; of the reporter for people `ℹ pass 3`.
@@ -221,7 +230,8 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// How many tests ran on the base and how many now; `None` is a number that nobody knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Compared {
     /// On the files at the start.
     pub base: Option<TestsRan>,
@@ -268,7 +278,10 @@ mod tests {
         let nextest = "     Summary [   0.012s] 12 tests run: 9 passed (1 slow, 1 leaky), 2 failed, 1 timed out, 3 skipped\n";
         assert_eq!(of(nextest), Some((9, 3, 3)));
         assert_eq!(of("     Summary [   0.012s] 1 test run: 1 passed, 0 skipped"), Some((1, 0, 0)));
-        assert_eq!(of("     Summary [   0.012s] 3/5 tests run: 2 passed, 1 failed, 0 skipped"), Some((2, 1, 0)));
+        assert_eq!(
+            of("     Summary [   0.012s] 3/5 tests run: 2 passed, 1 failed, 0 skipped"),
+            Some((2, 1, 0))
+        );
         assert_eq!(of("==== 1 failed, 3 passed, 2 skipped, 1 warning in 0.12s ===="), Some((3, 1, 2)));
         assert_eq!(of("2 passed, 1 xfailed, 1 error in 61.20s (0:01:01)"), Some((3, 1, 0)));
         assert_eq!(of("===== no tests ran in 0.01s ====="), Some((0, 0, 0)));
@@ -279,7 +292,10 @@ mod tests {
                   --- FAIL: TestC (0.02s)\nFAIL\n";
         assert_eq!(of(go), Some((2, 1, 1)));
         assert_eq!(of("Tests:       1 failed, 1 skipped, 2 passed, 4 total"), Some((2, 1, 1)));
-        assert_eq!(of("\u{1b}[2m      Tests \u{1b}[22m \u{1b}[31m1 failed\u{1b}[39m | 2 passed (3)"), Some((2, 1, 0)));
+        assert_eq!(
+            of("\u{1b}[2m      Tests \u{1b}[22m \u{1b}[31m1 failed\u{1b}[39m | 2 passed (3)"),
+            Some((2, 1, 0))
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod ahead;
 mod approvals;
 mod commits;
+mod counted;
 mod durability;
 mod folds;
 mod gate;
@@ -16,6 +17,7 @@ mod planner;
 mod programs;
 mod prompts;
 mod races;
+mod rollback;
 mod routing;
 mod sessions;
 mod sim;

@@ -113,7 +113,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         client: Arc::new(provost_tools::mcp::Mcp),
         variables: Arc::new(|_| None),
         mandate: Arc::new(provost_agent::Standing),
-            drift: provost_agent::Drift::Refused,
+        drift: provost_agent::Drift::Refused,
         spool: place.join("spool"),
         clock: provost_agent::system_clock(),
     }

@@ -197,9 +197,13 @@ async fn a_session_that_is_revoked_ends_at_once() {
         let Body::RunCancelled(cancelled) = &after[0] else { unreachable!() };
         assert_eq!(cancelled.by, "trust/revoked");
         assert_eq!(after.iter().map(Body::kind).collect::<Vec<_>>(), ["run.cancelled", "run.finished"]);
-        seen.push(["one\n", "two\n", "three\n"].into_iter().find(|text| bench.read("a.txt") == *text).unwrap());
+        seen.push(
+            ["one\n", "two\n", "three\n"].into_iter().find(|text| bench.read("a.txt") == *text).unwrap(),
+        );
     }
-    assert!(seen.is_sorted_by_key(|word| ["one\n", "two\n", "three\n", "done"].iter().position(|it| it == word)));
+    assert!(
+        seen.is_sorted_by_key(|word| ["one\n", "two\n", "three\n", "done"].iter().position(|it| it == word))
+    );
     assert!(["one\n", "two\n", "three\n", "done"].iter().all(|word| seen.contains(word)), "{seen:?}");
 }
 
@@ -209,5 +213,26 @@ async fn of_an_ordinary_run_nobody_asks() {
     let mut runtime = bench.runtime(vec![shell("echo two > a.txt")]);
     runtime.mandate = Arc::new(Revoked { from: 0, asked: AtomicU32::new(0) });
     let (_, ending) = bench.start(&runtime, contract()).await.unwrap();
+    assert_eq!((outcome(&ending), bench.read("a.txt").as_str()), (Outcome::Done, "two\n"));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_lost_stops_the_session_until_somebody_resumes_it() {
+    use provost_model::{Failure, FailureClass};
+
+    let bench = Bench::new(&[("a.txt", "one\n")]);
+    let asked = Arc::new(AtomicU32::new(0));
+    let counts = asked.clone();
+    let model = provost_model::Scripted::from_fn(move |_, _| match counts.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(Failure::new(FailureClass::UnknownOutcome, "the connection broke")),
+        1 => Ok(shell("echo two > a.txt")),
+        _ => Ok(Answer::text("done")),
+    });
+    let mut runtime = bench.runtime_with(Arc::new(model));
+    stands(&mut runtime, NOT_BEFORE);
+    let (run, ending) = start(&bench, &runtime, contract()).await.unwrap();
+    assert_eq!((ending.word(), ending.exit_code()), ("provider_failed", 6));
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "it is not asked again by itself");
+    let ending = bench.resume(&runtime, &run).await.unwrap();
     assert_eq!((outcome(&ending), bench.read("a.txt").as_str()), (Outcome::Done, "two\n"));
 }

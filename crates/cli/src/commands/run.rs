@@ -5,7 +5,7 @@ use std::path::Path;
 use provost::agent::{Order, source_of};
 use provost::core::agents::AgentLimits;
 use provost::core::budget::Budget;
-use provost::core::contract::{Contract, Gate, Source};
+use provost::core::contract::{Contract, Counted, Gate, Source};
 use provost::core::event::RunCreated;
 use provost::core::path::RelPath;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
@@ -95,6 +95,9 @@ pub(super) fn contract(world: &World, args: &OrderArgs) -> Result<Contract, Fail
             let path = RelPath::parse(text)
                 .map_err(|error| Failure::usage(format!("--verify-with `{text}`: {error}")))?;
             gate.with.push(path);
+        }
+        if args.count_tests {
+            gate.counted = Counted::AgainstBase;
         }
         contract = contract.gate(gate);
     }

@@ -6,12 +6,15 @@ use super::agent::{Agent, Place, policy_of};
 use super::check::{Checked, must};
 use super::decided::Order;
 use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
-use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
+use super::{
+    BaseRun, CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id,
+};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::agents::AgentEnd;
 use crate::brief::MOST_IMAGES;
 use crate::budget::{Bound, Ledger, Price};
 use crate::containment::Guarantee;
+use crate::contract::BASE_GATE;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
@@ -26,6 +29,7 @@ use crate::price::MOST_TIERS;
 use crate::rate_limits::MOST_WINDOWS;
 use crate::route::{RouteId, Routing};
 use crate::server::{self, started_by};
+use crate::staged::Unclean;
 use crate::transcript::Stop;
 
 /// Whether a driver had the run when something happened.
@@ -524,12 +528,14 @@ impl RunState {
     /// The only act that no call asks for, but for the starts of servers, is the contract's own gate.
     fn check_gate_act(&self, body: &ActDecided) -> Checked {
         let gate = self.created.as_ref().and_then(|created| created.gate.as_ref());
+        let base = body.tool == BASE_GATE;
         let is_gate = match (gate, body.touches.as_slice()) {
             (Some(gate), [Touch::Exec { argv, .. }, ..]) => *argv == gate.argv,
             _ => false,
         };
         must(is_gate, "no call asks for it and it is not the contract's gate")?;
-        must(self.next() == Next::RunGate, "the gate is not due")
+        let due = if base { Next::CountBase } else { Next::RunGate };
+        must(self.next() == due, "the gate is not due")
     }
 
     fn act_approved(&mut self, body: &ActApproved) -> Checked {
@@ -554,6 +560,10 @@ impl RunState {
         self.check_server_start(act, &body.intent)?;
         self.check_call_start(&body.intent)?;
         self.check_spawn(act, &body.intent)?;
+        must(
+            act.call.is_some() || act.tool != BASE_GATE || self.net.is_empty(),
+            "the files are not those at the start any more",
+        )?;
         let agent = act.agent;
         if act.call.is_none() && self.starts_server(act).is_none() {
             self.gate.disturbed = false;
@@ -593,6 +603,7 @@ impl RunState {
         self.check_no_denied_change(act.agent, changes)?;
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
+        self.check_tests(act, body.command.as_ref())?;
         self.check_traffic(body.act, body.command.as_ref())?;
         if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
             self.check_containment(receipt)?;
@@ -603,6 +614,8 @@ impl RunState {
         }
         // From here on nothing is refused.
         let changes = changes.clone();
+        let rolled_back = self.unclean(act, body).is_some_and(Unclean::counts);
+        self.counts.rolled_back += u32::from(rolled_back);
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;
         self.told_of_process(body);
         if self.process(body.act).is_none() {
@@ -635,6 +648,7 @@ impl RunState {
                 }
             }
             None if self.starts_server(&act).is_some() => self.server_start_ended(&act, body),
+            None if act.tool == BASE_GATE => self.base_counted(body),
             None => {
                 self.gate.run = Some(GateRun {
                     act: body.act,
@@ -646,6 +660,14 @@ impl RunState {
             }
         }
         Ok(())
+    }
+
+    /// Cut short with its driver, or by a person, the base's run is simply due again.
+    fn base_counted(&mut self, body: &ActFinished) {
+        if body.end != ActEnd::Interrupted {
+            let tests = body.command.as_ref().and_then(|command| command.tests);
+            self.gate.base = Some(BaseRun { tests });
+        }
     }
 
     fn count(&mut self, act: &OpenAct, body: &ActFinished) {
@@ -778,7 +800,8 @@ impl RunState {
                 };
             }
         }
-        self.gate.run = None;
+        let run = self.gate.run.take();
+        self.gate.last_tests = run.and_then(|run| run.command).and_then(|command| command.tests);
         self.gate.verdict = Some(body.verdict);
         self.gate.last = Some(body.clone());
         Ok(())

@@ -71,7 +71,8 @@ impl RunState {
 
     /// A command is over when the authorization is: it gets no more time than was left when it was looked at last.
     pub(super) fn check_time_left(&self, intent: &Intent) -> Checked {
-        let (Some(authorized), Intent::Command { .. } | Intent::Background { .. }) = (self.authorized(), intent)
+        let (Some(authorized), Intent::Command { .. } | Intent::Background { .. }) =
+            (self.authorized(), intent)
         else {
             return Ok(());
         };

@@ -4,12 +4,14 @@
 
 mod agents;
 mod caps;
+mod counted;
 mod drivers;
 mod folds;
 mod hand;
 mod images;
 mod net;
 mod processes;
+mod rollback;
 mod routes;
 mod servers;
 mod staged;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use provost_agent::{
-    Answer as Given, Ending, Interrupt, Order, Queued, Runtime, Says, Unobserved, Word, enqueue,
+    Answer as Given, Ending, Interrupt, Order, Queued, Runtime, Says, Session, Unobserved, Word, enqueue,
 };
 use provost_core::act::{ActEnd, Intent};
 use provost_core::contract::Source;
@@ -135,9 +135,13 @@ impl Sim {
                 let interrupt = Interrupt::new().unwrap();
                 let ending = match (&run, self.scenario.begins) {
                     (Some(run), _) => self.runtime.resume(run, &given, interrupt).await,
-                    (None, Begins::Ordered) => {
-                        self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending)
-                    }
+                    (None, Begins::Ordered) => match self.scenario.session.clone() {
+                        None => self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending),
+                        Some(authorized) => {
+                            let session = Session { run: "sim-session".parse().unwrap(), authorized };
+                            self.runtime.start_session(self.order(), session, interrupt).await
+                        }
+                    },
                     (None, Begins::Queued | Begins::Cancelled) => {
                         let run = self.enqueue().await;
                         self.runtime.resume(&run, &given, interrupt).await
@@ -220,6 +224,11 @@ impl Sim {
         end.lost > 0 && self.scenario.contract.budget.tokens.is_some()
     }
 
+    /// Whether it may rightly end otherwise than without a crash: a driver that comes anew takes its time.
+    fn may_end_otherwise(&self, end: &End) -> bool {
+        self.ended_for_what_was_lost(end) || (self.scenario.session.is_some() && self.scenario.expires)
+    }
+
     /// What must hold of any run that is over, however often its drivers died. Says whether an act was cut short, so that
     /// the run may rightly have ended otherwise.
     fn check(&self) -> bool {
@@ -292,7 +301,7 @@ fn explore(seed: u64) -> u64 {
         sim.world.keep(Keep::Points);
         let _told = OnFailure(|| say(first.what, "not again"));
         let end = sim.drive();
-        if !sim.check() && !sim.ended_for_what_was_lost(&end) {
+        if !sim.check() && !sim.may_end_otherwise(&end) {
             assert_eq!(end.but_lost(), whole, "seed {seed}, crashed {}", first.what);
         }
         schedules += 1;
@@ -301,7 +310,7 @@ fn explore(seed: u64) -> u64 {
             sim.world.restore(&second);
             let _told = OnFailure(|| say(first.what, second.what));
             let end = sim.drive();
-            if !sim.check() && !sim.ended_for_what_was_lost(&end) {
+            if !sim.check() && !sim.may_end_otherwise(&end) {
                 let (first, second) = (first.what, second.what);
                 assert_eq!(end.but_lost(), whole, "seed {seed}, crashed {first}, then {second}");
             }

@@ -36,7 +36,12 @@ impl Session {
     fn attach(&mut self) {
         let generation = self.0.0.generation() + 1;
         let containment = world::staging(Rung::R3);
-        self.0.does(Body::DriverAttached(DriverAttached { generation, host: "h".into(), pid: 1, containment }));
+        self.0.does(Body::DriverAttached(DriverAttached {
+            generation,
+            host: "h".into(),
+            pid: 1,
+            containment,
+        }));
     }
 
     fn at(&mut self, at_ms: u64, body: Body) -> Result<(), Violation> {
@@ -139,8 +144,7 @@ fn a_session_ends_unauthorized_when_it_has_expired_or_somebody_revoked_it() {
         // Not as a person's wish, and not for the other reason.
         let as_wish = session.0.end(Outcome::Stopped { why: StopWhy::Cancelled }, false);
         session.0.cannot(as_wish, "does not stand so that it ends");
-        let other =
-            if why == Unauthorized::Expired { Unauthorized::Revoked } else { Unauthorized::Expired };
+        let other = if why == Unauthorized::Expired { Unauthorized::Revoked } else { Unauthorized::Expired };
         let other = session.0.end(Outcome::Unauthorized { why: other }, false);
         session.0.cannot(other, "does not stand so that it ends");
         session.0.does(end);
