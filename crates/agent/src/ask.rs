@@ -9,6 +9,7 @@ use provost_core::event::{Body, DriverDetached, FoldedBy, ModelAnswered, ModelFa
 use provost_core::id::{AgentId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
+use provost_core::state::leaves_open;
 use provost_core::transcript::{Call, Usage};
 use provost_model::{Answer, Billed, Failure, FailureClass, Invocation, Sink};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -109,8 +110,10 @@ impl Driver<'_> {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            // The loop sees that the authorization has expired.
-            if self.pace(left().min(authorized())).await? == Waited::Interrupted || authorized().is_zero() {
+            // The loop sees that the authorization holds no longer.
+            if self.pace(left().min(authorized())).await? == Waited::Interrupted
+                || self.is_unauthorized(authorized())
+            {
                 return Ok(());
             }
             // Each time: an attempt that failed may have cost something.
@@ -185,6 +188,10 @@ impl Driver<'_> {
                     };
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
                     let wait = wait.filter(|wait| *wait < left().min(authorized()));
+                    // What may have been answered, and charged for, is not asked again under an authorization by itself.
+                    let again =
+                        !leaves_open(failure.class.word()) || self.recorder.state().authorized().is_none();
+                    let wait = wait.filter(|_| again);
                     self.failed(step, attempt, &failure, reserved, wait).await?;
                     if failure.class == FailureClass::Cancelled {
                         // The loop sees what is wanted.

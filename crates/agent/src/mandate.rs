@@ -58,6 +58,13 @@ impl Driver<'_> {
         Ok(Authority::Gone)
     }
 
+    /// Whether the authorization of the run was revoked, or its time is over; `left` is what is left of that.
+    pub(crate) fn is_unauthorized(&self, left: Duration) -> bool {
+        let revoked =
+            || self.recorder.state().authorized().is_some() && self.runtime.mandate.revoked().is_some();
+        left.is_zero() || revoked()
+    }
+
     /// What is left of the time that the run is authorized for; `None` where it is bounded by no authorization.
     pub(crate) fn authorized_left(&self) -> Option<Duration> {
         let now = self.recorder.time_ms();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::agent::{Agent, Place, policy_of};
 use super::check::{Checked, must};
 use super::decided::Order;
-use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
+use super::route::{UNKNOWN_OUTCOME, leaves_open};
 use super::{
     BaseRun, CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id,
 };
@@ -373,13 +373,21 @@ impl RunState {
         }
         must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
         must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
+        must(
+            body.retry_in_ms.is_none()
+                || self.authorized().is_none()
+                || !leaves_open(&body.class)
+                // Whoever took the run up does it.
+                || self.was_lost(body),
+            "nobody knows whether it was answered, and it is made again without anybody's word",
+        )?;
         self.counts.failed_requests += 1;
         self.unanswered = Some(body.class.clone());
         if let Some(usage) = &body.usage {
             let price = self.price_of(body.route).cloned();
             self.ledger.settle(usage, price.as_ref());
         }
-        if LEAVES_OPEN.contains(&body.class.as_str()) {
+        if leaves_open(&body.class) {
             self.of_mut(agent).unresolved = Some(body.route);
         }
         if body.retry_in_ms.is_none() {

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use agent::Agent;
 pub use next::Next;
 pub use process::{Process, ProcessEnd};
-pub use route::{AskedFor, UNKNOWN_OUTCOME};
+pub use route::{AskedFor, UNKNOWN_OUTCOME, leaves_open};
 pub use violation::Violation;
 
 use crate::act::{Change, CommandFact, FileFact, Intent, Recovery, Touch};

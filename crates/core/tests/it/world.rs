@@ -36,7 +36,9 @@ use provost_core::prompt::Break;
 use provost_core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
 use provost_core::session::Authorized;
 use provost_core::staged::Unclean;
-use provost_core::state::{Next, OpenAct, Process, RunState, SameTree, UNKNOWN_OUTCOME, invocation_id};
+use provost_core::state::{
+    Next, OpenAct, Process, RunState, SameTree, UNKNOWN_OUTCOME, invocation_id, leaves_open,
+};
 use provost_core::tests_ran::TestsRan;
 use provost_core::transcript::{Stop, Usage};
 
@@ -257,6 +259,8 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
 }
 
 fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
+    // A session is not queued.
+    created.authorized = None;
     let queued = queued.clone();
     created.policy = queued.policy;
     created.budget = queued.budget;
@@ -643,7 +647,7 @@ impl World {
         if self.troubles > 0 && self.choices.once_in(9) {
             self.troubles -= 1;
             let usage = Usage { input: 7, ..Usage::default() };
-            let body = ModelFailed {
+            let mut body = ModelFailed {
                 usage: (self.choices.once_in(3) && self.state.ledger().reserve(price.as_ref(), 7, 1).is_ok())
                     .then_some(usage),
                 step,
@@ -656,6 +660,9 @@ impl World {
                 message: digest(8),
                 retry_in_ms: self.choices.of(&[Some(10), None]),
             };
+            if self.state.authorized().is_some() && leaves_open(&body.class) {
+                body.retry_in_ms = None;
+            }
             return self.append(Body::ModelFailed(body));
         }
         let estimate = 10 + self.choices.pick(50) as u64;

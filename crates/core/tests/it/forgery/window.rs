@@ -112,6 +112,9 @@ fn nothing_begins_when_the_time_is_over_and_what_is_under_way_ends() {
         rate_limits: None,
         retry_in_ms: None,
     };
+    // Nobody knows whether it was answered, so it is not made again by itself.
+    let again = ModelFailed { retry_in_ms: Some(10), ..failed.clone() };
+    session.0.cannot(Body::ModelFailed(again), "made again without anybody's word");
     session.at(EXPIRES, Body::ModelFailed(failed)).unwrap();
     assert_eq!(session.0.0.ledger().usage.input, 10, "it is paid for");
     session.attach();
