@@ -1,10 +1,12 @@
 //! Reading a repository that may be hostile: by object id, through a git that can run nothing of the repository's.
 //!
 //! Its hooks, filters, fsmonitor, textconv and aliases are somebody's code. Only commands that have no use for them are
-//! run here (`rev-parse`, `ls-tree`, `ls-files`, `cat-file`; for a fork `worktree add --no-checkout`, `read-tree`), with a
+//! run here (`rev-parse`, `rev-list`, `ls-tree`, `ls-files`, `cat-file`; for a fork `worktree add --no-checkout`, `read-tree`; for a
+//! commit plumbing that writes objects and one name), with a
 //! fixed environment and configuration on top.
 
 mod command;
+mod commit;
 mod export;
 mod worktree;
 
@@ -19,6 +21,7 @@ use provost_core::path::RelPath;
 use crate::tree::{BadTree, Mode};
 use command::{Batch, Git};
 
+pub use commit::NewCommit;
 pub use export::is_git_folder_name;
 
 /// Longest that one command of git may take.

@@ -187,6 +187,11 @@ impl VerifyingKey {
         self.0.to_public_key_pem(LineEnding::LF).map_err(|_| KeyError::Encode)
     }
 
+    /// The 32 bytes of this key (RFC 8032, 5.1.2).
+    pub fn to_bytes(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
     /// The name of this key.
     pub fn key_id(&self) -> KeyId {
         let public = self.0.as_bytes().iter().fold(String::new(), |mut text, byte| {

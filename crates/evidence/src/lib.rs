@@ -5,11 +5,13 @@
 pub mod bundle;
 pub mod canonical;
 pub mod chain;
+pub mod checkpoint;
 pub mod content;
 pub mod dsse;
 pub mod export;
 pub mod git;
 pub mod keys;
+pub mod log;
 mod net;
 pub mod patch;
 mod patch_lines;

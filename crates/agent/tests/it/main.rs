@@ -17,6 +17,7 @@ mod planner;
 mod programs;
 mod prompts;
 mod races;
+mod refusals;
 mod rollback;
 mod routing;
 mod sessions;

@@ -182,7 +182,7 @@ impl Pattern {
         (self.access == Access::Net).then(|| self.globs.get(1).map(Glob::text))?
     }
 
-    pub(super) fn matches(&self, touch: &Touch, effect: Effect) -> bool {
+    pub(crate) fn matches(&self, touch: &Touch, effect: Effect) -> bool {
         if touch.access() != self.access {
             return false;
         }

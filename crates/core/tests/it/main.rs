@@ -4,6 +4,7 @@
 
 mod agents;
 mod budget;
+mod danger;
 mod dialogue;
 mod events;
 mod forgery;

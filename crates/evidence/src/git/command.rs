@@ -120,6 +120,34 @@ impl Git {
         }
     }
 
+    /// Runs to the end with `input` on standard input and `variables` beside the usual ones, and answers standard output.
+    pub(super) fn fed(
+        &self,
+        args: &[impl AsRef<OsStr>],
+        input: Vec<u8>,
+        variables: &[(&str, &OsStr)],
+        limit: Duration,
+    ) -> Result<Vec<u8>, GitError> {
+        let mut command = self.command();
+        command.args(args).envs(variables.iter().copied()).stdin(Stdio::piped());
+        let name = args.first().map_or_else(String::new, |arg| arg.as_ref().to_string_lossy().into_owned());
+        let mut running = Running::start(command, name, limit)?;
+        let stdin = running.child.lock().unwrap_or_else(PoisonError::into_inner).stdin.take();
+        thread::spawn(move || {
+            // A git that ended early closes its input, and its exit status tells why.
+            if let Some(mut stdin) = stdin {
+                let _ = stdin.write_all(&input);
+            }
+        });
+        let mut out = Vec::new();
+        let read = running.stdout.read_to_end(&mut out);
+        running.finish()?;
+        match read {
+            Ok(_) => Ok(out),
+            Err(error) => Err(failed(&running.name, error.to_string())),
+        }
+    }
+
     /// Starts a `cat-file --batch` and feeds it `lines` from a thread, so that neither side waits for the other.
     pub(super) fn batch(&self, args: &[&str], lines: &[String], limit: Duration) -> Result<Batch, GitError> {
         let mut command = self.command();

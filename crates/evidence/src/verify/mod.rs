@@ -41,7 +41,15 @@ pub trait Base {
 /// `trusted` are keys that the recipient obtained elsewhere: never take them from the bundle. With `base` the run is
 /// also held against the recipient's own repository.
 pub fn verify(dir: &Path, trusted: &[VerifyingKey], base: Option<&dyn Base>, require: Require) -> Report {
-    let mut check = Check { dir, trusted, base, findings: BTreeMap::new(), signed_by: None, result: None };
+    let mut check = Check {
+        dir,
+        trusted,
+        base,
+        findings: BTreeMap::new(),
+        signed_by: None,
+        result: None,
+        by_word: Vec::new(),
+    };
     // `None` is a claim that did not hold: what stands on it stays unchecked.
     let _ = check.run();
     check.report(require)
@@ -54,6 +62,7 @@ struct Check<'a> {
     findings: BTreeMap<ClaimId, Finding>,
     signed_by: Option<String>,
     result: Option<RunResult>,
+    by_word: Vec<&'static str>,
 }
 
 impl Check<'_> {
@@ -70,6 +79,7 @@ impl Check<'_> {
         self.settle(ClaimId::Head, check_head(&events, &head, &statement.result))?;
         let state = self.fold(&events, &head, &statement)?;
         drop(events);
+        self.by_word = by_word(&state);
         let net = Net::of(&state);
         let blobs = blobs(&folder, &statement.result, &net);
         let blobs = self.settle(ClaimId::Blobs, blobs)?;
@@ -206,7 +216,7 @@ impl Check<'_> {
                 does_not_prove: id.does_not_prove(),
             })
             .collect();
-        Report { claims, require, signed_by: self.signed_by, result: self.result }
+        Report { claims, require, signed_by: self.signed_by, result: self.result, by_word: self.by_word }
     }
 
     /// The claim on which those rest that were not come to. Nothing rests on the patch, the acts or the gate.
@@ -223,6 +233,15 @@ impl Check<'_> {
         };
         spine().find(|id| is(id, true)).or_else(|| spine().find(|id| is(id, false)))
     }
+}
+
+/// What a run's events say of content that no bundle holds.
+fn by_word(state: &RunState) -> Vec<&'static str> {
+    let schema = state.created().and_then(|created| created.brief.as_ref()?.schema);
+    let schema = schema.filter(|_| state.submitted().is_some()).map(|_| {
+        "The contract asked for an answer after a JSON Schema. Whether the answer satisfies it is the runner's word: neither is in the bundle."
+    });
+    schema.into_iter().collect()
 }
 
 fn in_journal(violation: &Violation) -> String {

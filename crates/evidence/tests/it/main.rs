@@ -4,10 +4,12 @@
 
 mod bundle;
 mod canonical;
+mod checkpoint;
 mod dsse;
 mod git;
 mod git_repo;
 mod keys;
+mod log;
 mod patch;
 mod python;
 mod run;

@@ -4,6 +4,8 @@
 //! first event names the signed bytes by their digest; that it is the very run that was signed, says
 //! [`Request::differs`].
 
+mod danger;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,8 @@ use crate::id::RunId;
 use crate::path::RelPath;
 use crate::policy::Policy;
 use crate::route::Routing;
+
+pub use danger::{Danger, Dangers};
 
 /// What an author asks for. Nothing of it can be carried out until an authority has signed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +59,9 @@ pub struct Request {
     pub routing: Option<Box<Routing>>,
     /// Files of the subtree that judge the work, by SHA-256 of their content: what protects them is a layer of `policy`.
     pub judges: BTreeMap<RelPath, Digest>,
-    /// Patterns of paths that are dangerous and may be changed all the same, as in `build.rs`.
+    /// Kinds of dangerous files that may be changed all the same.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub allowed: BTreeSet<String>,
+    pub allowed: BTreeSet<Danger>,
     /// SHA-256 of the manifest of the host's toolchain that commands run with; `None` with an image, which `policy` names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toolchain: Option<Digest>,
