@@ -17,6 +17,7 @@ use provost_core::caps::Caps;
 use provost_core::containment::Rung;
 use provost_core::event::Event;
 use provost_core::path::RelPath;
+use provost_core::tests_ran::TestsRan;
 use provost_core::policy::{Containment, Effect, Layer, Pattern, Policy, Preset, Rule, WorkspaceMode};
 use provost_evidence::canonical::to_canonical;
 
@@ -38,6 +39,18 @@ pub fn event(data: &[u8]) {
         let again = Event::from_json(&canonical).expect("what was written is read");
         assert_eq!(to_canonical(&again).expect("canonical"), canonical);
     }
+}
+
+/// What a runner of tests printed: what a line adds, it adds to whatever stands before it.
+pub fn tests_ran(data: &[u8]) {
+    let Some(once) = TestsRan::count(data) else { return };
+    let doubled = |number: u64| number.saturating_mul(2);
+    let TestsRan { passed, failed, ignored } = once;
+    let twice = [data, b"\n", data].concat();
+    let expected =
+        TestsRan { passed: doubled(passed), failed: doubled(failed), ignored: doubled(ignored) };
+    assert_eq!(TestsRan::count(&twice), Some(expected));
+    assert!(once.ran() >= passed);
 }
 
 /// Things that a policy is asked about, made from the input's text.

@@ -9,6 +9,7 @@ use provost_core::event::{Body, DriverDetached, FoldedBy, ModelAnswered, ModelFa
 use provost_core::id::{AgentId, StepId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::route::RouteId;
+use provost_core::state::leaves_open;
 use provost_core::transcript::{Call, Usage};
 use provost_model::{Answer, Billed, Failure, FailureClass, Invocation, Sink};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -19,6 +20,7 @@ use crate::door::serve_dial;
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::fold::Room;
+use crate::mandate::is_too_late;
 use crate::meter::{Reserved, charge, is_half, limits_told, plausible};
 use crate::observe::Observer;
 use crate::runtime::jitter;
@@ -69,6 +71,15 @@ enum Waited {
 const ANSWER_LIMIT: Duration = Duration::from_mins(15);
 const SILENCE_LIMIT: Duration = Duration::from_mins(3);
 
+/// An answer that came when the authorization of its run had expired.
+fn came_too_late(answer: &Answer, heard: u32) -> Failure {
+    let failure = Failure::new(FailureClass::Cancelled, "the answer came when the authorization had expired");
+    match answer.usage {
+        Some(_) => failure.with_usage(answer.usage),
+        None => failure.with_billed(Billed::Perhaps { answer_bytes: heard }),
+    }
+}
+
 impl Driver<'_> {
     pub(crate) async fn ask(
         &mut self,
@@ -93,11 +104,16 @@ impl Driver<'_> {
         let budget =
             ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(ledger.time_ms)));
         let left = || budget.map_or(Duration::MAX, |budget| budget.saturating_sub(begun.elapsed()));
+        let authorized = self.authorized_left();
+        let authorized = || authorized.map_or(Duration::MAX, |time| time.saturating_sub(begun.elapsed()));
 
         let mut attempt = 0;
         loop {
             attempt += 1;
-            if self.pace(left()).await? == Waited::Interrupted {
+            // The loop sees that the authorization holds no longer.
+            if self.pace(left().min(authorized())).await? == Waited::Interrupted
+                || self.is_unauthorized(authorized())
+            {
                 return Ok(());
             }
             // Each time: an attempt that failed may have cost something.
@@ -111,7 +127,7 @@ impl Driver<'_> {
                 }
             };
             // All attempts of a step share what is left of the run's time.
-            let timeout = left().min(ANSWER_LIMIT);
+            let timeout = left().min(authorized()).min(ANSWER_LIMIT);
             let idle = SILENCE_LIMIT.min(timeout);
             let request = Invocation { id: invocation.clone(), max_output, timeout, idle };
             let observer = self.runtime.observer.clone();
@@ -152,7 +168,14 @@ impl Driver<'_> {
             });
             match answer {
                 Ok(answer) => {
-                    return self.answered(step, request.id, answer, reserved, u64::from(relay.heard));
+                    let too_late = came_too_late(&answer, relay.heard);
+                    return match self.answered(step, request.id, answer, reserved, u64::from(relay.heard)) {
+                        // It is paid for, and nothing follows from it.
+                        Err(error) if is_too_late(&error) => {
+                            self.failed(step, attempt, &too_late, reserved, None).await
+                        }
+                        other => other,
+                    };
                 }
                 Err(failure) => {
                     // A window that nobody knew, or that is smaller than what was said of it.
@@ -164,7 +187,11 @@ impl Driver<'_> {
                         self.runtime.retry.delay(attempt, begun.elapsed(), &failure, jitter())
                     };
                     // A wait that outlasts the run's time ends in no attempt; paused, the run's time stands still.
-                    let wait = wait.filter(|wait| *wait < left());
+                    let wait = wait.filter(|wait| *wait < left().min(authorized()));
+                    // What may have been answered, and charged for, is not asked again under an authorization by itself.
+                    let again =
+                        !leaves_open(failure.class.word()) || self.recorder.state().authorized().is_none();
+                    let wait = wait.filter(|_| again);
                     self.failed(step, attempt, &failure, reserved, wait).await?;
                     if failure.class == FailureClass::Cancelled {
                         // The loop sees what is wanted.

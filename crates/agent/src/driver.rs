@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use provost_core::contract::Limits;
+use provost_core::contract::{GATE, Limits};
 use provost_core::digest::TreeDigest;
 use provost_core::event::{Body, DriverDetached, RunCancelled, RunFinished, RunHeld, SubmitVia, Submitted};
 use provost_core::id::AgentId;
@@ -23,6 +23,7 @@ use crate::executor::Contained;
 use crate::files::Files;
 use crate::interrupt::Interrupt;
 use crate::mail::{Mail, Stop};
+use crate::mandate::{Authority, is_too_late};
 use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
@@ -112,42 +113,72 @@ impl Driver<'_> {
         loop {
             self.turn().await?;
             let next = self.recorder.state().next();
-            if !matches!(next, Next::Over(_) | Next::Attach) && self.stop_if_asked().await? == Stopped::Now {
-                continue;
-            }
             match next {
                 Next::Over(finished) => return Ok(Ending::Over(finished)),
-                Next::Create | Next::Dropped => {
-                    return Err(RunError::Internal("a run is driven that does not exist".to_owned()));
-                }
                 Next::Attach => {
                     let left = self.recorder.state().pause().cloned();
                     return left
                         .map(Ending::Paused)
                         .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
                 }
-                Next::Ask { .. } if self.has_ends() => self.notice_ends().await?,
-                Next::Ask { step, invocation, route } => {
-                    self.stop_without_servers().await?;
-                    self.ask(step, invocation, route).await?;
+                next => {
+                    if self.stop_if_asked().await? == Stopped::No
+                        && self.look_at_authority(&next).await? == Authority::Holds
+                    {
+                        self.do_next(next).await?;
+                    }
                 }
-                Next::Leave => self.detach(Pause::Provider, None).await?,
-                Next::Call(call) => self.decide(call)?,
-                Next::Approve(act) => self.approve(act).await?,
-                Next::Perform(act) => self.perform(act).await?,
-                Next::Refuse(act) => self.refuse(act)?,
-                Next::StartServer(name) => self.order_server(&name)?,
-                Next::EndProcess(act) => self.end_process(act).await?,
-                Next::Recover(act) => self.recover(act).await?,
-                Next::Submit(via) => self.submit(via)?,
-                Next::RunGate => self.run_gate()?,
-                Next::JudgeGate(act) => self.judge_gate(act).await?,
-                Next::Note(why) => self.note(why).await?,
-                Next::EndAgent(end) => self.end_agent(end)?,
-                Next::Fold(by) => self.fold(by).await?,
-                Next::Finish(outcome) => self.finish(outcome).await?,
             }
         }
+    }
+
+    /// Does what is next. Where the time of the run's authorization ran out in this moment, nothing is done.
+    async fn do_next(&mut self, next: Next) -> Result<(), RunError> {
+        let act = match &next {
+            Next::Perform(act) => Some(*act),
+            _ => None,
+        };
+        // On the heap: it holds what each of them holds.
+        match Box::pin(self.carry_out(next)).await {
+            Err(error) if is_too_late(&error) => {
+                if let Some(act) = act {
+                    self.discard_record(act);
+                    self.discard_copy();
+                }
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    async fn carry_out(&mut self, next: Next) -> Result<(), RunError> {
+        match next {
+            Next::Create | Next::Dropped | Next::Attach | Next::Over(_) => {
+                return Err(RunError::Internal("a run is driven that is not there to be driven".to_owned()));
+            }
+            Next::Ask { .. } if self.has_ends() => self.notice_ends().await?,
+            Next::Ask { step, invocation, route } => {
+                self.stop_without_servers().await?;
+                self.ask(step, invocation, route).await?;
+            }
+            Next::Leave => self.detach(Pause::Provider, None).await?,
+            Next::Call(call) => self.decide(call)?,
+            Next::Approve(act) => self.approve(act).await?,
+            Next::Perform(act) => self.perform(act).await?,
+            Next::Refuse(act) => self.refuse(act)?,
+            Next::StartServer(name) => self.order_server(&name)?,
+            Next::EndProcess(act) => self.end_process(act).await?,
+            Next::Recover(act) => self.recover(act).await?,
+            Next::Submit(via) => self.submit(via)?,
+            Next::CountBase => self.count_base().await?,
+            Next::RunGate => self.run_gate(GATE)?,
+            Next::JudgeGate(act) => self.judge_gate(act).await?,
+            Next::Note(why) => self.note(why).await?,
+            Next::EndAgent(end) => self.end_agent(end)?,
+            Next::Fold(by) => self.fold(by).await?,
+            Next::Finish(outcome) => self.finish(outcome).await?,
+        }
+        Ok(())
     }
 
     /// Where somebody wants the run stopped, does what they want. A run that is cancelled already goes on to its close.
@@ -157,7 +188,7 @@ impl Driver<'_> {
         }
         match self.mail.stop() {
             Some((Stop::Cancel, by)) => {
-                self.recorder.record(Body::RunCancelled(RunCancelled { by }))?;
+                self.recorder.record(Body::RunCancelled(RunCancelled::by(by)))?;
                 self.recorder.commit().await?;
                 self.discard(Word::Cancel).await?;
             }

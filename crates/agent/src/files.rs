@@ -400,6 +400,11 @@ impl Files {
         Ok(Undone::Yes)
     }
 
+    /// The files of the tree, as last seen.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &RelPath> {
+        self.manifest.entries().map(|entry| &entry.path)
+    }
+
     /// Whether the tree has a file at or beneath this path.
     pub(crate) fn has_beneath(&self, path: &RelPath) -> bool {
         self.manifest.get(path).is_some()

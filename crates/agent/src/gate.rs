@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use provost_core::act::{Recovery, show_argv};
-use provost_core::contract::Gate;
-use provost_core::event::{Body, GateJudged, GateVerdict, Note, NoteWhy};
+use provost_core::contract::{BASE_GATE, Gate};
+use provost_core::event::{Body, GateJudged, Note, NoteWhy};
 use provost_core::id::ActId;
+use provost_core::state::SameTree;
 use provost_tools::{CommandRequest, Effect, Exec, Tool};
 use serde_json::json;
 
@@ -16,14 +17,33 @@ use crate::fold;
 use crate::rewind;
 
 impl Driver<'_> {
+    /// Has the gate run on the files at the start, where its tests are counted.
+    pub(crate) async fn count_base(&mut self) -> Result<(), RunError> {
+        self.note_drift().await?;
+        self.check_base()?;
+        self.run_gate(BASE_GATE)
+    }
+
+    /// The tests of the base are counted on the files at the start and on no others.
+    pub(crate) fn check_base(&self) -> Result<(), RunError> {
+        let Some(path) = self.recorder.state().net_changes().keys().next() else { return Ok(()) };
+        Err(RunError::Workspace {
+            path: self.files.root().to_owned(),
+            reason: format!(
+                "`{path}` changed before the verification was run on the files at the start, whose tests it counts: put it \
+                 back and resume"
+            ),
+        })
+    }
+
     /// Puts the gate's command before the policy, like any act.
-    pub(crate) fn run_gate(&mut self) -> Result<(), RunError> {
+    pub(crate) fn run_gate(&mut self, tool: &str) -> Result<(), RunError> {
         let args = json!({ "argv": self.gate()?.argv });
         // The command of the gate is a command like any other: the tool that makes those makes this one.
         let touches = self
             .in_context(&[], |ctx| Exec::default().touches(&args, ctx))
             .map_err(|bad| RunError::Contract(format!("the verification command cannot be run: {bad}")))?;
-        let act = self.put_before_policy(None, "gate", &args, touches, Recovery::Supervised)?;
+        let act = self.put_before_policy(None, tool, &args, touches, Recovery::Supervised)?;
         self.refuse_if_denied(act)
     }
 
@@ -34,6 +54,10 @@ impl Driver<'_> {
 
     pub(crate) async fn perform_gate(&mut self, act: ActId) -> Result<(), RunError> {
         let gate = self.gate()?;
+        if self.recorder.state().open_acts().get(&act).is_some_and(|open| open.tool == BASE_GATE) {
+            self.note_drift().await?;
+            self.check_base()?;
+        }
         let args = json!({ "argv": gate.argv });
         match self.in_context(&[], |ctx| Exec::default().prepare(&args, ctx)) {
             Ok(Effect::Command(request)) => {
@@ -47,7 +71,7 @@ impl Driver<'_> {
 
     /// Judges the gate's command. It passes when it exits with 0 and leaves the tree as it was.
     pub(crate) async fn judge_gate(&mut self, act: ActId) -> Result<(), RunError> {
-        let (exit, changed) = self
+        let (said, tree_then) = self
             .recorder
             .state()
             .gate_run()
@@ -56,8 +80,7 @@ impl Driver<'_> {
         // and nothing drifted since, the tree now is the tree that it judged.
         let drifted = self.note_drift().await?;
         let tree = self.files.tree()?;
-        let same = !changed && drifted == Drift::None && self.files.is_whole();
-        let said = GateVerdict::of(exit);
+        let same = tree_then == SameTree::Yes && drifted == Drift::None && self.files.is_whole();
         let verdict = if same { said } else { said.on_another_tree() };
         self.recorder.record(Body::GateJudged(GateJudged { act, tree, verdict }))
     }
@@ -102,8 +125,12 @@ impl Driver<'_> {
             Some(digest) => String::from_utf8_lossy(&self.recorder.bytes(&digest).await?).into_owned(),
             None => String::new(),
         };
+        let missing = self.recorder.state().gate_tests().filter(|compared| compared.fewer());
+        let missing = missing.map_or_else(String::new, |compared| {
+            format!(" Tests are missing: {compared}. Nobody may delete tests or switch them off.")
+        });
         Ok(format!(
-            "The work is not accepted: the verification `{argv}` did not pass. It ran in a fresh checkout of the \
+            "The work is not accepted: the verification `{argv}` did not pass.{missing} It ran in a fresh checkout of the \
              workspace, which has only the files that git would track: none that are ignored.\n\n{output}\n\n\
              Mend it and call `submit` again."
         ))

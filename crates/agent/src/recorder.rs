@@ -21,6 +21,7 @@ use provost_evidence::content::Salt;
 use provost_journal::{Blob, Lease, Store};
 
 use crate::error::RunError;
+use crate::mandate;
 use crate::observe::{Observer, Words};
 use crate::runtime::Clock;
 
@@ -180,6 +181,11 @@ impl Recorder {
         self.last_ms
     }
 
+    /// The same, of one who only looks.
+    pub(crate) fn time_ms(&self) -> u64 {
+        self.last_ms.max((self.clock)())
+    }
+
     /// Takes content into the journal with the next commit, and names it.
     pub(crate) fn content(&mut self, bytes: impl Into<Vec<u8>>) -> Digest {
         let bytes = bytes.into();
@@ -208,6 +214,8 @@ impl Recorder {
             hash: Digest::ZERO,
         };
         self.fold(&event).map_err(|error| match error {
+            // The clock's doing, and no error of the driver's.
+            late if mandate::is_too_late(&late) => late,
             RunError::Unsound { violation, .. } => RunError::Internal(violation.to_string()),
             other => other,
         })?;

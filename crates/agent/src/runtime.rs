@@ -25,7 +25,7 @@ use provost_core::state::{OpenAct, RunState};
 use provost_core::transcript::Stop;
 use provost_evidence::content::Salt;
 use provost_evidence::git::is_git_folder_name;
-use provost_journal::{Head, Letter, Store, Word as Letters};
+use provost_journal::{Head, Letter, Store, StoreError, Word as Letters};
 use provost_model::{Prelude, Provider, RetryPolicy};
 use provost_sandbox::image::{Image, ImageStore};
 use provost_sandbox::{ByEngine, Changes, ImageRoot, Probe, Profile, RungChoice, Unavailable};
@@ -45,6 +45,7 @@ use crate::host::{NO_RETRIES, command_environment, image_environment, outside_of
 use crate::interrupt::Interrupt;
 use crate::lease::Held;
 use crate::mail::Mail;
+use crate::mandate::{Mandate, Standing, check_time};
 use crate::observe::{Always, Approver, Observer, Unobserved};
 use crate::prompt;
 use crate::queue;
@@ -92,6 +93,8 @@ pub struct Runtime {
     pub client: Arc<dyn Client>,
     /// The value of an environment variable that the contract names for a server. It is asked for no other.
     pub variables: Variables,
+    /// Who knows whether the authorization of a governed session was revoked.
+    pub mandate: Arc<dyn Mandate>,
     /// What becomes of tools that are not what they were when a run took them.
     pub drift: Drift,
     /// Folder for the records of running commands, beside the store and outside every workspace.
@@ -209,6 +212,7 @@ impl Runtime {
             engines: BTreeMap::new(),
             client: Arc::new(Mcp),
             variables: Arc::new(|_| None),
+            mandate: Arc::new(Standing),
             drift: Drift::default(),
             spool,
             clock: system_clock(),
@@ -241,22 +245,33 @@ impl Runtime {
         authorized: Option<Authorized>,
         interrupt: Interrupt,
     ) -> Result<Ending, RunError> {
+        if let Some(authorized) = &authorized {
+            check_time(authorized, (self.clock)())?;
+        }
         let ready = self.make_ready(&order)?;
-        let salt = if authorized.is_some() {
-            // A driver may have died after it had made the run and before the run's first event.
-            queue::reserve(&self.store, &self.clock, &run).await?;
-            self.store.salt(&run).await?.ok_or_else(|| RunError::Gone(format!("the salt of `{run}`")))?
-        } else {
-            let salt = Salt::new(random()?);
-            self.store.create(&run, salt.clone(), (self.clock)()).await?;
-            salt
-        };
+        let salt = self.take_name(&run, authorized.as_ref()).await?;
         let mut held = self.acquire(&run, &interrupt).await?;
         let recorder = self.recorder(salt, &held);
         // On the heap: callers need not hold all of a run's life in their own futures.
         let ending = Box::pin(self.begin(order, authorized, ready, recorder, &mut held)).await;
         held.give_back().await;
         ending
+    }
+
+    /// Makes a run with an empty journal. The name of a session is given with it, and a driver may have died between its
+    /// making and its first event: then it is there.
+    async fn take_name(&self, run: &RunId, authorized: Option<&Authorized>) -> Result<Salt, RunError> {
+        let salt = Salt::new(random()?);
+        match self.store.create(run, salt.clone(), (self.clock)()).await {
+            Ok(()) => Ok(salt),
+            Err(StoreError::Exists { .. })
+                if authorized.is_some() && self.store.head(run).await? == Head::empty() =>
+            {
+                let salt = self.store.salt(run).await?;
+                salt.ok_or_else(|| RunError::Gone("the salt of the run".to_owned()))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Looks at all that a run needs before it exists: what cannot be is refused before anything is on record.

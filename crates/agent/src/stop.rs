@@ -133,7 +133,7 @@ pub(crate) async fn put_under(
     }
     let by = by.to_owned();
     let (body, blobs) = match what {
-        Stopping::Cancel => (Body::RunCancelled(RunCancelled { by }), Vec::new()),
+        Stopping::Cancel => (Body::RunCancelled(RunCancelled::by(by)), Vec::new()),
         Stopping::Hold => {
             let salt =
                 store.salt(run).await?.ok_or_else(|| RunError::Gone(format!("the salt of `{run}`")))?;

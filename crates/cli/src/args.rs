@@ -277,6 +277,8 @@ pub(crate) enum Mode {
     Direct,
     /// They gather in a layer, and what the policy guards never comes into the workspace.
     Staged,
+    /// As `staged`, and of a command that was cut short, or made what cannot stand, nothing does.
+    AllOrNothing,
 }
 
 #[derive(Debug, clap::Args)]
@@ -330,6 +332,10 @@ pub(crate) struct TermsArgs {
     /// `sh -c 'a && b'`.
     #[arg(long, value_name = "CMD")]
     pub(crate) verify: Option<String>,
+    /// Count the tests that --verify runs, once on the files at the start and then each time: it does not pass where fewer
+    /// pass than ran at the start. Of cargo, pytest, node, go, jest and vitest.
+    #[arg(long, requires = "verify")]
+    pub(crate) count_tests: bool,
     #[command(flatten)]
     pub(crate) model: ModelArgs,
     #[command(flatten)]

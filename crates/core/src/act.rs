@@ -8,6 +8,7 @@ use crate::agents::Spawn;
 use crate::caps::CapHit;
 use crate::digest::Digest;
 use crate::path::RelPath;
+use crate::tests_ran::TestsRan;
 use crate::text::{Lines, is_hidden, visible};
 
 /// The kinds of access that policy rules speak of.
@@ -415,6 +416,9 @@ pub struct CommandFact {
     /// What it did on the network, where it had one and used it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<crate::net::Traffic>,
+    /// How many tests it ran, where it is a gate whose tests are counted and what it printed says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestsRan>,
     /// What contained it, where that is not what the driver said when it attached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containment: Option<crate::containment::Receipt>,

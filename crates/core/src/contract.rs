@@ -25,12 +25,38 @@ pub struct Gate {
     /// as the run left them, so they are part of what is trusted and not of what is verified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with: Vec<RelPath>,
+    /// Whether the tests that it runs are counted.
+    #[serde(default, skip_serializing_if = "Counted::is_not")]
+    pub counted: Counted,
 }
+
+/// Whether the tests that a gate runs are counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counted {
+    /// They are not.
+    #[default]
+    Not,
+    /// The command runs once on the files as they are at the start, before the model is asked for the first time. It passes
+    /// at the end only if no fewer tests pass than ran then ([`TestsRan`](crate::tests_ran::TestsRan)).
+    AgainstBase,
+}
+
+impl Counted {
+    fn is_not(&self) -> bool {
+        *self == Self::Not
+    }
+}
+
+/// The tool by whose name an act of the gate's is known.
+pub const GATE: &str = "gate";
+/// The same, of its run on the files at the start.
+pub const BASE_GATE: &str = "gate_base";
 
 impl Gate {
     /// A gate with a limit of 15 minutes and three attempts.
     pub fn command(argv: Vec<String>) -> Self {
-        Self { argv, limit_ms: 15 * 60 * 1000, attempts: 3, with: Vec::new() }
+        Self { argv, limit_ms: 15 * 60 * 1000, attempts: 3, with: Vec::new(), counted: Counted::Not }
     }
 }
 

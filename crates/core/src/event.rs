@@ -31,6 +31,7 @@ use crate::server::Server;
 pub use crate::server::{ServerAccepted, ServerListed};
 use crate::session::Authorized;
 pub use crate::staged::{ActStaged, Unapplied, WhyUnapplied};
+use crate::tests_ran::Compared;
 use crate::transcript::{Stop, Usage};
 
 /// An event as it stands in the journal.
@@ -661,6 +662,15 @@ impl GateVerdict {
             Some(ActEnd::Done) => Self::Passed,
             Some(ActEnd::Failed | ActEnd::TimedOut) => Self::Failed,
             Some(ActEnd::Interrupted | ActEnd::Refused) | None => Self::Errored,
+        }
+    }
+
+    /// What it says if tests are missing that there were at the start.
+    #[must_use]
+    pub fn with_tests(self, compared: Compared) -> Self {
+        match self {
+            Self::Passed if compared.fewer() => Self::Failed,
+            Self::Passed | Self::Failed | Self::Errored => self,
         }
     }
 

@@ -35,5 +35,6 @@ pub mod session;
 pub mod spend;
 pub mod staged;
 pub mod state;
+pub mod tests_ran;
 pub mod text;
 pub mod transcript;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::budget::Bound;
 use crate::event::Body;
-use crate::outcome::{Outcome, Pause, StopWhy};
+use crate::outcome::{Outcome, Pause, StopWhy, Unauthorized};
 
 /// Where a run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +44,10 @@ pub enum Stage {
     Stalled,
     /// Its answer never satisfied the schema.
     SchemaFailed,
+    /// Too many of its commands had to be rolled back.
+    RolledBack,
+    /// Its authorization holds no longer.
+    Unauthorized,
     /// It was cancelled.
     Cancelled,
 }
@@ -98,6 +102,8 @@ const CANCELLING: &[Stage] = &[Stage::Cancelling];
 const UNBEGUN: &[Stage] = &[Stage::New, Stage::Queued, Stage::Withdrawn];
 const CANCELLED: Outcome = Outcome::Stopped { why: StopWhy::Cancelled };
 const SCHEMA_FAILED: Outcome = Outcome::Stopped { why: StopWhy::Schema };
+const ROLLED_BACK: Outcome = Outcome::Stopped { why: StopWhy::RolledBack };
+const UNAUTHORIZED: Outcome = Outcome::Unauthorized { why: Unauthorized::Expired };
 
 /// All there is. What is not here does not happen.
 pub const TRANSITIONS: &[Transition] = &[
@@ -135,6 +141,12 @@ pub const TRANSITIONS: &[Transition] = &[
     row(RUNNING, Move::Cancelled, Stage::Cancelling, "somebody cancels it"),
     row(CANCELLING, Move::Detached(Pause::Interrupted), Stage::Cancelling, "closing it was interrupted"),
     row(CANCELLING, Move::Finished(CANCELLED), Stage::Cancelled, "what it did is on record"),
+    row(
+        CANCELLING,
+        Move::Finished(UNAUTHORIZED),
+        Stage::Unauthorized,
+        "its authorization expired or was revoked",
+    ),
     row(RUNNING, Move::Finished(Outcome::Done), Stage::Done, "submitted, and the gate passed"),
     row(
         RUNNING,
@@ -151,6 +163,12 @@ pub const TRANSITIONS: &[Transition] = &[
     ),
     row(RUNNING, Move::Finished(Outcome::Stopped { why: StopWhy::Stalled }), Stage::Stalled, "no progress"),
     row(RUNNING, Move::Finished(SCHEMA_FAILED), Stage::SchemaFailed, "no answer satisfied its schema"),
+    row(
+        RUNNING,
+        Move::Finished(ROLLED_BACK),
+        Stage::RolledBack,
+        "more commands were rolled back than its authorization puts up with",
+    ),
 ];
 
 impl Move {
@@ -181,18 +199,23 @@ impl Move {
         }
     }
 
-    /// Whether it is the same for the table, which does not tell one bound of a budget from another.
+    /// Whether it is the same for the table, which does not tell one bound of a budget from another, nor why an
+    /// authorization holds no longer.
     fn is(self, other: Self) -> bool {
         matches!(
             (self, other),
             (Self::Finished(Outcome::BudgetSpent { .. }), Self::Finished(Outcome::BudgetSpent { .. }))
+                | (
+                    Self::Finished(Outcome::Unauthorized { .. }),
+                    Self::Finished(Outcome::Unauthorized { .. })
+                )
         ) || self == other
     }
 }
 
 impl Stage {
     /// All of them, in the order of a life.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::New,
         Self::Queued,
         Self::Withdrawn,
@@ -210,6 +233,8 @@ impl Stage {
         Self::BudgetSpent,
         Self::Stalled,
         Self::SchemaFailed,
+        Self::RolledBack,
+        Self::Unauthorized,
         Self::Cancelled,
     ];
 
@@ -255,6 +280,8 @@ impl Stage {
             Self::BudgetSpent => Outcome::BudgetSpent { bound: Bound::Steps }.word(),
             Self::Stalled => Outcome::Stopped { why: StopWhy::Stalled }.word(),
             Self::SchemaFailed => SCHEMA_FAILED.word(),
+            Self::RolledBack => ROLLED_BACK.word(),
+            Self::Unauthorized => UNAUTHORIZED.word(),
             Self::Cancelled => CANCELLED.word(),
         }
     }

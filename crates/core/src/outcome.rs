@@ -26,6 +26,31 @@ pub enum Outcome {
         /// Why.
         why: StopWhy,
     },
+    /// The authorization that it was under holds no longer.
+    Unauthorized {
+        /// Why not.
+        why: Unauthorized,
+    },
+}
+
+/// Why an authorization holds no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unauthorized {
+    /// Its time is over.
+    Expired,
+    /// It was revoked.
+    Revoked,
+}
+
+impl Unauthorized {
+    /// In words that follow "its authorization".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Expired => "has expired",
+            Self::Revoked => "was revoked",
+        }
+    }
 }
 
 /// Why a run was stopped short of its work.
@@ -38,6 +63,8 @@ pub enum StopWhy {
     Cancelled,
     /// The last answer never satisfied the schema that the contract names.
     Schema,
+    /// More commands had to be rolled back than its authorization puts up with.
+    RolledBack,
 }
 
 impl Outcome {
@@ -46,7 +73,7 @@ impl Outcome {
         match self {
             Self::Done => 0,
             Self::GateFailed => 1,
-            Self::Refused => 3,
+            Self::Refused | Self::Unauthorized { .. } => 3,
             Self::BudgetSpent { .. } => 4,
             Self::Stopped { .. } => 10,
         }
@@ -62,6 +89,8 @@ impl Outcome {
             Self::Stopped { why: StopWhy::Stalled } => "stalled",
             Self::Stopped { why: StopWhy::Cancelled } => "cancelled",
             Self::Stopped { why: StopWhy::Schema } => "schema_failed",
+            Self::Stopped { why: StopWhy::RolledBack } => "rolled_back",
+            Self::Unauthorized { .. } => "unauthorized",
         }
     }
 }
@@ -78,6 +107,10 @@ impl fmt::Display for Outcome {
             Self::Stopped { why: StopWhy::Schema } => {
                 f.write_str("stopped: the answer never satisfied its schema")
             }
+            Self::Stopped { why: StopWhy::RolledBack } => {
+                f.write_str("stopped: too many commands had to be rolled back")
+            }
+            Self::Unauthorized { why } => write!(f, "its authorization {}", why.words()),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::budget::{Budget, Price};
 use crate::contract::{Gate, Limits};
 use crate::digest::Digest;
 use crate::event::{ModelFact, RunCreated};
+use crate::outcome::{Outcome, StopWhy, Unauthorized};
 use crate::policy::Policy;
 use crate::route::Routing;
 use crate::server::Server;
@@ -97,4 +98,22 @@ pub struct RunHeld {
 pub struct RunCancelled {
     /// Who says so.
     pub by: String,
+    /// That it is nobody's wish: the authorization that the run is under holds no longer, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unauthorized: Option<Unauthorized>,
+}
+
+impl RunCancelled {
+    /// A person's wish.
+    pub fn by(by: impl Into<String>) -> Self {
+        Self { by: by.into(), unauthorized: None }
+    }
+
+    /// How the run ends with it.
+    pub fn outcome(&self) -> Outcome {
+        match self.unauthorized {
+            None => Outcome::Stopped { why: StopWhy::Cancelled },
+            Some(why) => Outcome::Unauthorized { why },
+        }
+    }
 }

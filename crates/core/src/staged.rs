@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::act::Change;
+use crate::act::{Change, CommandFact, ExitFact};
+use crate::caps::CapHit;
 use crate::id::ActId;
 use crate::path::RelPath;
 
@@ -58,6 +59,14 @@ pub enum WhyUnapplied {
     Lost,
     /// With its holes and links written out, what the command changed is more than the cap on disk.
     Cap,
+    /// It is a link that leads out of the workspace.
+    LeadsOut,
+    /// Its name is another's, but for upper and lower case or the form of its Unicode.
+    Collides,
+    /// It was given another owner.
+    Owner,
+    /// It was rolled back with all that its command did.
+    RolledBack,
 }
 
 impl WhyUnapplied {
@@ -71,6 +80,76 @@ impl WhyUnapplied {
             Self::Failed => "it could not be put there",
             Self::Lost => "its content was lost when the driver died",
             Self::Cap => "written out, what the command changed is more than the cap on disk",
+            Self::LeadsOut => "it is a link that leads out of the workspace",
+            Self::Collides => "another name there is the same but for upper and lower case or Unicode form",
+            Self::Owner => "it was given another owner",
+            Self::RolledBack => "rolled back with the rest",
         }
+    }
+
+    /// Whether it is the command's own making: then all that the command did goes with it, where nothing is kept of a
+    /// command that did what cannot stand.
+    fn is_its_own(self) -> bool {
+        match self {
+            Self::Guarded | Self::Special | Self::Cap | Self::LeadsOut | Self::Collides | Self::Owner => true,
+            Self::Conflict | Self::HeldBack | Self::Failed | Self::Lost | Self::RolledBack => false,
+        }
+    }
+}
+
+/// Why nothing is kept of what a command changed, in a workspace that keeps all of it or nothing. That it exited with
+/// something else than 0 is no reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unclean {
+    /// It did not come to its own end.
+    CutShort(ExitFact),
+    /// It reached a cap.
+    Reached(CapHit),
+    /// It made something that does not come into the workspace.
+    Made(WhyUnapplied),
+}
+
+impl Unclean {
+    /// Why nothing of a command is kept that ended so and of which this was left out; `None` where all is.
+    pub fn of(exit: ExitFact, caps: &[CapHit], unapplied: &[Unapplied]) -> Option<Self> {
+        match exit {
+            ExitFact::Exited { .. } => {}
+            cut => return Some(Self::CutShort(cut)),
+        }
+        caps.first().map(|hit| Self::Reached(*hit)).or_else(|| Self::made(unapplied))
+    }
+
+    /// The same of a command of which it may not be known how it ended.
+    pub fn of_command(command: Option<&CommandFact>, unapplied: &[Unapplied]) -> Option<Self> {
+        match command {
+            Some(command) => Self::of(command.exit, &command.caps, unapplied),
+            None => Self::made(unapplied),
+        }
+    }
+
+    /// The same, by what was left out alone.
+    pub fn made(unapplied: &[Unapplied]) -> Option<Self> {
+        unapplied.iter().find(|left| left.why.is_its_own()).map(|left| Self::Made(left.why))
+    }
+
+    /// Whether it is held against the run: not where a person, or the loss of the driver, cut the command short.
+    pub fn counts(self) -> bool {
+        !matches!(self, Self::CutShort(ExitFact::Cancelled | ExitFact::DriverLost))
+    }
+
+    /// In one sentence, for whoever ran the command.
+    pub fn words(self) -> String {
+        let why = match self {
+            Self::CutShort(ExitFact::TimedOut { .. }) => "it ran into its time limit".to_owned(),
+            Self::CutShort(ExitFact::Capped { hit }) | Self::Reached(hit) => {
+                format!("it reached a cap ({hit})")
+            }
+            Self::CutShort(ExitFact::Signalled { signal }) => format!("signal {signal} ended it"),
+            Self::CutShort(_) => "it was cut short".to_owned(),
+            Self::Made(_) => "it made something that cannot stand".to_owned(),
+        };
+        format!(
+            "Nothing that this command changed was kept, because {why}: the workspace is as it was before it."
+        )
     }
 }

@@ -15,6 +15,7 @@ use provost_core::id::RunId;
 use provost_core::outcome::Outcome;
 use provost_core::path::RelPath;
 use provost_core::state::RunState;
+use provost_core::tests_ran::Compared;
 use provost_core::transcript::Usage;
 
 use crate::canonical::NotCanonical;
@@ -135,6 +136,9 @@ pub struct GateFact {
     pub verdict: Option<GateVerdict>,
     /// The files that it judged.
     pub tree: Option<TreeDigest>,
+    /// How many tests it ran, and how many there were at the start; `None` where they are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<Compared>,
 }
 
 mod salt_hex {
@@ -172,6 +176,7 @@ impl RunResult {
                 with: gate.with.clone(),
                 verdict: judged.map(|judged| judged.verdict),
                 tree: judged.map(|judged| judged.tree.clone()),
+                tests: state.gate_tests(),
             }),
             model: created.model.clone(),
             usage: ledger.usage,

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
 use provost_core::containment::{Receipt, Rung};
+use provost_core::contract::{BASE_GATE, Counted, GATE};
 use provost_core::event::Settlement;
 use provost_core::id::{ActId, AgentId};
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
+use provost_core::tests_ran::TestsRan;
 use provost_sandbox::{
     Command, Ended, ExitRecord, NetReport, Recovered, RunError as CommandError, prepare_record,
 };
@@ -176,7 +178,8 @@ impl Driver<'_> {
         request: &CommandRequest,
         wall: Duration,
     ) -> Command {
-        let half = (self.limits.output_bytes / 2) as usize;
+        let kept = if self.counts_tests(act) { COUNTED } else { self.limits.output_bytes };
+        let half = (kept / 2) as usize;
         Command {
             argv: request.argv.iter().map(Into::into).collect(),
             program: request.program.as_ref().map(|program| match program.strip_prefix(self.files.root()) {
@@ -195,9 +198,18 @@ impl Driver<'_> {
         }
     }
 
+    /// Whether the tests are counted that this command runs: it is the gate's, and the contract says so.
+    fn counts_tests(&self, act: ActId) -> bool {
+        let state = self.recorder.state();
+        let gate = state.created().and_then(|created| created.gate.as_ref());
+        gate.is_some_and(|gate| gate.counted == Counted::AgainstBase)
+            && state.open_acts().get(&act).is_some_and(|act| matches!(act.tool.as_str(), GATE | BASE_GATE))
+            && state.open_acts().get(&act).is_some_and(|act| act.call.is_none())
+    }
+
     /// The record is only needed until the result is durable; the next commit makes it so. A record that outlives
     /// that is harmless: its act is finished.
-    pub(super) fn discard_record(&mut self, act: ActId) {
+    pub(crate) fn discard_record(&mut self, act: ActId) {
         self.stale.push(self.record_dir(act));
         let checkout = self.checkout_dir(act);
         if checkout.exists() {
@@ -219,7 +231,16 @@ impl Driver<'_> {
             Seen::Later => Some(record.ended_at_ns),
         };
         let Found { changes, reverted, later } = self.changes_by_command(&[act], since).await?;
-        let mut result = self.command_result(argv, record, net);
+        let counts = self.counts_tests(act);
+        let mut result = if counts {
+            let shown = shortened(record, self.limits.output_bytes);
+            self.command_result(argv, &shown, net)
+        } else {
+            self.command_result(argv, record, net)
+        };
+        if let Some(command) = result.command.as_mut().filter(|_| counts) {
+            command.tests = tests_of(record);
+        }
         result.text.push_str(&undone(&reverted));
         for path in self.files.expel_from_git()? {
             result.text.push_str(&made_for_git(&path));
@@ -278,10 +299,13 @@ impl Driver<'_> {
         Ok(Found { changes, reverted, later })
     }
 
+    /// What is left of the run's time, and of that of its authorization.
     pub(super) fn time_left(&self) -> Option<Duration> {
         let ledger = self.recorder.state().ledger();
-        let limit = ledger.budget.time_ms?;
-        Some(Duration::from_millis(limit.saturating_sub(ledger.time_ms).max(1)))
+        let spent = ledger.time_ms;
+        let left =
+            ledger.budget.time_ms.map(|limit| Duration::from_millis(limit.saturating_sub(spent).max(1)));
+        [left, self.authorized_left()].into_iter().flatten().min()
     }
 
     /// Ends a command as a person says that it ended. What changed meanwhile is its doing if it happened.
@@ -343,6 +367,30 @@ impl Driver<'_> {
         self.discard_record(act);
         Ok(())
     }
+}
+
+/// How many bytes of a gate's output are kept where its tests are counted: half from its start, half from its end. Of a
+/// longer one the number of tests is not known.
+const COUNTED: u64 = 8 << 20;
+
+/// How many tests a gate ran that came to its own end, by all that it printed.
+fn tests_of(record: &ExitRecord) -> Option<TestsRan> {
+    let whole = matches!(record.ended, Ended::Exited(_)) && record.output.dropped() == 0;
+    whole.then(|| TestsRan::count(&[record.output.head.as_slice(), &record.output.tail].concat()))?
+}
+
+/// A record whose output is no longer than that of any command.
+fn shortened(record: &ExitRecord, bytes: u64) -> ExitRecord {
+    let half = (bytes / 2) as usize;
+    let mut record = record.clone();
+    let output = &mut record.output;
+    if output.head.len() > half {
+        let mut rest = output.head.split_off(half);
+        rest.append(&mut output.tail);
+        output.tail = rest;
+    }
+    output.tail.drain(..output.tail.len().saturating_sub(half));
+    record
 }
 
 /// What the model is told of changes that were undone.
@@ -410,6 +458,7 @@ pub(super) fn fact_of(record: &ExitRecord, net: &NetReport, containment: Option<
         survivors: record.survivors,
         caps: record.caps.clone(),
         traffic: network::traffic(net),
+        tests: None,
         containment: (containment != Some(&record.receipt)).then(|| record.receipt.clone()),
     }
 }

@@ -198,6 +198,8 @@ impl Driver<'_> {
         let approver = self.runtime.approver.clone();
         let decides = approver.decide(&question);
         tokio::pin!(decides);
+        let expires = Self::authorization_ends(self.authorized_left());
+        tokio::pin!(expires);
         let verdict = loop {
             tokio::select! {
                 biased;
@@ -209,6 +211,7 @@ impl Driver<'_> {
                 },
                 // The loop sees what is wanted.
                 () = self.interrupt.requested() => return Ok(()),
+                () = &mut expires => return Ok(()),
                 // Commands go on meanwhile.
                 Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
             }

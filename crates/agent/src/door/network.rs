@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::executor::Contained;
+use crate::mandate::is_too_late;
 use crate::recorder::Recorder;
 
 /// A decision that a command's connection waits for to be durable.
@@ -139,7 +140,11 @@ pub(crate) async fn serve_dial(recorder: &mut Recorder, pending: Pending) -> Res
     if !runs || state.cancelled().is_some() {
         return Ok(());
     }
-    recorder.record(Body::NetDecided(NetDecided { act, host, port, decision, private }))?;
+    match recorder.record(Body::NetDecided(NetDecided { act, host, port, decision, private })) {
+        // Nothing is dialled any more.
+        Err(error) if is_too_late(&error) => return Ok(()),
+        other => other?,
+    }
     recorder.commit().await?;
     // Whoever waited may have ended with its command.
     let _ = durable.send(());

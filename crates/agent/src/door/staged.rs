@@ -14,16 +14,19 @@ use provost_core::event::{ActStaged, Body, Unapplied, WhyUnapplied};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
+use provost_core::staged::Unclean;
 use provost_sandbox::{ExitRecord, NetReport, Recovered};
 use provost_tools::workspace::{
     Durable, FileContent, FileError, FileMode, Found, Layer, LayerFile, LayerFolder, Look, Prepared,
 };
 
 use super::ActResult;
+use super::command::exit_fact;
 use crate::driver::{Driver, make_private};
 use crate::error::RunError;
-use crate::files::{KEEP, KEPT_AT_ONCE, fact_of};
+use crate::files::{KEEP, KEPT_AT_ONCE, Undone, fact_of};
 use crate::guard;
+use crate::names::{self, leads_out};
 
 /// Names that a result lists of what was left out.
 const NAMED: usize = 20;
@@ -49,6 +52,14 @@ impl Plan {
             files.chain(found.gone).map(|path| (path, why)).chain(special).collect();
         let unapplied = left.into_iter().map(|(path, why)| Unapplied { path, why }).collect();
         Self { unapplied, ..Self::default() }
+    }
+
+    /// Takes back what was to be put there.
+    fn roll_back(&mut self) {
+        let changes = std::mem::take(&mut self.changes);
+        let back = changes.into_iter().map(|change| (change.path, WhyUnapplied::RolledBack));
+        self.unapplied.extend(back.map(|(path, why)| Unapplied { path, why }));
+        self.beside = Beside::default();
     }
 }
 
@@ -92,12 +103,12 @@ impl Driver<'_> {
         if !drifted.is_empty() {
             self.record_drift(drifted)?;
         }
-        let unreadable = |error: FileError| RunError::Workspace {
-            path: self.files.root().to_owned(),
-            reason: format!("what the command changed cannot be read: {error}"),
-        };
-        let found = layer.read(self.files.workspace()).map_err(unreadable)?;
-        let plan = self.judge(act, &layer, found, &others)?;
+        let found = layer.read(self.files.workspace()).map_err(|error| self.unreadable(&error))?;
+        let mut plan = self.judge(act, &layer, found, &others)?;
+        let exit = exit_fact(record.ended);
+        if self.recorder.state().rolls_back() && Unclean::of(exit, &record.caps, &plan.unapplied).is_some() {
+            plan.roll_back();
+        }
         let staged = ActStaged {
             act,
             changes: plan.changes.clone(),
@@ -135,6 +146,12 @@ impl Driver<'_> {
         for path in found.special {
             leave(&mut plan, path, WhyUnapplied::Special);
         }
+        let all_or_nothing = self.recorder.state().rolls_back();
+        if all_or_nothing {
+            for path in found.owners {
+                leave(&mut plan, path, WhyUnapplied::Owner);
+            }
+        }
         for path in found.gone {
             if guard::guards(&policy, &path) {
                 leave(&mut plan, path, WhyUnapplied::Guarded);
@@ -156,6 +173,13 @@ impl Driver<'_> {
             if file.ignored && !self.files.watches(&file.path) {
                 plan.beside.files.push(file);
                 continue;
+            }
+            if all_or_nothing && file.mode == FileMode::Link {
+                let target = layer.version(&file, 0).map_err(|error| self.unreadable(&error))?;
+                if leads_out(&file.path, &target.bytes) {
+                    leave(&mut plan, file.path, WhyUnapplied::LeadsOut);
+                    continue;
+                }
             }
             let before = self.files.expected(&file.path, &mut self.recorder)?;
             let after = self.layer_fact(layer, &file, room)?;
@@ -181,6 +205,11 @@ impl Driver<'_> {
                 plan.beside.folders.push(folder);
             }
         }
+        if all_or_nothing {
+            for path in self.colliding(&plan.changes) {
+                leave(&mut plan, path, WhyUnapplied::Collides);
+            }
+        }
         plan.beside.gone_folders = found.gone_folders.into_iter().filter(|path| !guarded(path)).collect();
         if conflict {
             hold_back(&mut plan, others);
@@ -191,18 +220,29 @@ impl Driver<'_> {
         Ok(plan)
     }
 
+    fn unreadable(&self, error: &FileError) -> RunError {
+        RunError::Workspace {
+            path: self.files.root().to_owned(),
+            reason: format!("what the command changed cannot be read: {error}"),
+        }
+    }
+
+    /// New files among `changes` whose names some file systems would take for another's.
+    pub(super) fn colliding(&self, changes: &[Change]) -> BTreeSet<RelPath> {
+        let new = changes.iter().filter(|change| change.before.is_none() && change.after.is_some());
+        let new: Vec<&RelPath> = new.map(|change| &change.path).collect();
+        let gone = changes.iter().filter(|change| change.after.is_none());
+        let gone: BTreeSet<&RelPath> = gone.map(|change| &change.path).collect();
+        names::colliding(self.files.paths().filter(|path| !gone.contains(path)), &new)
+    }
+
     /// A file of a layer as a fact; its content goes into the journal where that keeps it.
     fn layer_fact(&mut self, layer: &Layer, file: &LayerFile, room: u64) -> Result<FileFact, RunError> {
-        let root = self.files.root().to_owned();
-        let failed = |error: FileError| RunError::Workspace {
-            path: root.clone(),
-            reason: format!("what the command changed cannot be read: {error}"),
-        };
         match layer.version(file, KEEP.min(room)) {
             Ok(version) => fact_of(Some(&version), &mut self.recorder)
                 .ok_or_else(|| RunError::Internal("a version without a fact".to_owned())),
             Err(FileError::TooLarge { size, .. }) => {
-                let oid = layer.oid(file).map_err(failed)?;
+                let oid = layer.oid(file).map_err(|error| self.unreadable(&error))?;
                 Ok(FileFact {
                     mode: file.mode.as_git().to_owned(),
                     size,
@@ -210,7 +250,7 @@ impl Driver<'_> {
                     kept: false,
                 })
             }
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(self.unreadable(&error)),
         }
     }
 
@@ -283,8 +323,28 @@ impl Driver<'_> {
             };
             unapplied.extend(why.map(|why| Unapplied { path: change.path.clone(), why }));
         }
-        self.put_beside(&plan.beside, layer);
+        if !unapplied.is_empty() && self.recorder.state().rolls_back() {
+            self.take_back(&plan.changes, &mut unapplied).await?;
+        } else {
+            self.put_beside(&plan.beside, layer);
+        }
         Ok(unapplied)
+    }
+
+    /// Takes back what was put into the workspace of a command of which not all could be. What it was before and is not kept
+    /// stays.
+    async fn take_back(
+        &mut self,
+        changes: &[Change],
+        unapplied: &mut Vec<Unapplied>,
+    ) -> Result<(), RunError> {
+        let left: BTreeSet<RelPath> = unapplied.iter().map(|left| left.path.clone()).collect();
+        for change in changes.iter().filter(|change| !left.contains(&change.path)) {
+            if self.files.undo(change, &self.recorder).await? == Undone::Yes {
+                unapplied.push(Unapplied { path: change.path.clone(), why: WhyUnapplied::RolledBack });
+            }
+        }
+        Ok(())
     }
 
     /// Those of the changes whose file is not what it was when it was last looked at.
@@ -382,6 +442,11 @@ impl Driver<'_> {
             result
                 .text
                 .push_str(&format!("\nThe command made `{path}`, which the policy protects: removed."));
+        }
+        if self.recorder.state().rolls_back()
+            && let Some(unclean) = Unclean::of_command(result.command.as_ref(), &staged.unapplied)
+        {
+            result.text.push_str(&format!("\n{}", unclean.words()));
         }
         result.text.push_str(&left_out(&unapplied));
         result.changes = staged.applied(&unapplied, &result.reverted);
@@ -544,11 +609,14 @@ fn left_out(unapplied: &[Unapplied]) -> String {
              with what somebody else did meanwhile. Look at these files and run it again.",
         );
     }
-    for left in unapplied.iter().take(NAMED) {
+    // What was rolled back is all the rest, and is said already.
+    let causes = || unapplied.iter().filter(|left| left.why != WhyUnapplied::RolledBack);
+    for left in causes().take(NAMED) {
         text.push_str(&format!("\nNot put into the workspace: `{}`: {}.", left.path, left.why.words()));
     }
-    if unapplied.len() > NAMED {
-        text.push_str(&format!("\nNor were {} more.", unapplied.len() - NAMED));
+    let more = causes().count().saturating_sub(NAMED);
+    if more > 0 {
+        text.push_str(&format!("\nNor were {more} more."));
     }
     text
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use provost_core::act::{ActEnd, Change, FileFact, Intent, Touch};
-use provost_core::event::Seen;
+use provost_core::event::{Seen, WhyUnapplied};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::state::OpenAct;
@@ -14,6 +14,7 @@ use super::{ActResult, millis};
 use crate::driver::Driver;
 use crate::error::RunError;
 use crate::files::fact_of;
+use crate::names::leads_out;
 
 impl Driver<'_> {
     pub(super) async fn write(
@@ -39,6 +40,9 @@ impl Driver<'_> {
             .collect();
         if let Some(denied) = stray_write(&changes, open) {
             return self.end(act, ActResult::of(ActEnd::Failed, denied));
+        }
+        if let Some(unfit) = self.unfit(&changes, &set.changes) {
+            return self.end(act, ActResult::of(ActEnd::Failed, unfit));
         }
         self.start(act, Intent::Write { changes }).await?;
         let mut result = match self.files.workspace().apply(&set.changes) {
@@ -70,6 +74,22 @@ impl Driver<'_> {
         result.duration_ms = millis(begun);
         self.end(act, result)?;
         self.files.refresh(&paths)
+    }
+
+    /// Why a write is none that a workspace takes of which a command is rolled back for the same.
+    fn unfit(&self, changes: &[Change], set: &[FileChange]) -> Option<String> {
+        if !self.recorder.state().rolls_back() {
+            return None;
+        }
+        let out = |change: &&FileChange| {
+            let after = change.after.as_ref().filter(|after| after.mode == FileMode::Link);
+            after.is_some_and(|link| leads_out(&change.path, &link.bytes))
+        };
+        let leads_out = set.iter().find(out).map(|change| (change.path.clone(), WhyUnapplied::LeadsOut));
+        let collides =
+            || self.colliding(changes).into_iter().next().map(|path| (path, WhyUnapplied::Collides));
+        let (path, why) = leads_out.or_else(collides)?;
+        Some(format!("`{path}` cannot be written: {}. Nothing was written.", why.words()))
     }
 
     /// A write is compared with its digests: on which side of it are we? Then it is carried to its end (I4).

@@ -112,6 +112,7 @@ fn runtime(place: &Path, executor: Arc<dyn Executor>, provider: Arc<dyn Provider
         engines: std::collections::BTreeMap::new(),
         client: Arc::new(provost_tools::mcp::Mcp),
         variables: Arc::new(|_| None),
+        mandate: Arc::new(provost_agent::Standing),
         drift: provost_agent::Drift::Refused,
         spool: place.join("spool"),
         clock: provost_agent::system_clock(),

@@ -192,6 +192,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
             "answer": answer,
             "open_acts": state.open_acts().keys().collect::<Vec<_>>(),
             "gate": state.last_gate(),
+            "tests": state.gate_tests(),
             "changes": state.net_changes().values().collect::<Vec<_>>(),
             "verify": created.gate,
             "brief": created.brief,

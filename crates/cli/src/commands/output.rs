@@ -201,7 +201,9 @@ pub(crate) async fn failed_gate(
     let last = &lines[lines.len().saturating_sub(GATE_LINES)..];
     let which =
         if last.len() < lines.len() { format!("the last {GATE_LINES} lines of ") } else { String::new() };
-    let mut out = vec![format!("gate: {}; {which}what it printed:", words::exit(command.exit))];
+    let missing = state.gate_tests().filter(|compared| compared.fewer());
+    let exit = missing.map_or_else(|| words::exit(command.exit), |compared| compared.to_string());
+    let mut out = vec![format!("gate: {exit}; {which}what it printed:")];
     out.extend(words::behind("  |  ", &last.join("\n")));
     out.push(
         "it ran in a fresh checkout, which has no ignored files; `--verify-with PATH` copies one in"

@@ -5,7 +5,7 @@ use std::path::Path;
 use provost::agent::{Ending, Order, source_of};
 use provost::core::agents::AgentLimits;
 use provost::core::budget::Budget;
-use provost::core::contract::{Contract, Gate, Source};
+use provost::core::contract::{Contract, Counted, Gate, Source};
 use provost::core::event::RunCreated;
 use provost::core::path::RelPath;
 use provost::evidence::git::{GitError, ObjectFormat, Repository};
@@ -110,7 +110,11 @@ pub(super) fn terms(world: &World, goal: &str, dir: &Path, args: &TermsArgs) -> 
             ))
             .hint(format!("write --verify \"sh -c '{line}'\"")));
         }
-        contract = contract.gate(Gate::command(argv));
+        let mut gate = Gate::command(argv);
+        if args.count_tests {
+            gate.counted = Counted::AgainstBase;
+        }
+        contract = contract.gate(gate);
     }
     Ok(contract)
 }

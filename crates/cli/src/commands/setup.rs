@@ -10,7 +10,7 @@ use provost::core::act::show_argv;
 use provost::core::event::RunCreated;
 use provost::core::id::RunId;
 use provost::core::path::RelPath;
-use provost::core::policy::{Effect, GitAccess, Layer, Policy, Preset, WorkspaceMode};
+use provost::core::policy::{Effect, GitAccess, Keep, Layer, Policy, Preset, WorkspaceMode};
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 use provost::evidence::keys::SigningKey;
@@ -141,10 +141,14 @@ pub(crate) fn policy(args: &PolicyArgs) -> Result<Policy, Failure> {
         // A file that says so too says which build folders there are.
         Some(Mode::Staged) if policy.workspace.is_staged() => {}
         Some(Mode::Staged) => policy.workspace = WorkspaceMode::staged(),
+        Some(Mode::AllOrNothing) => match &mut policy.workspace {
+            WorkspaceMode::Staged { keep, .. } => *keep = Keep::AllOrNothing,
+            WorkspaceMode::Direct => policy.workspace = WorkspaceMode::all_or_nothing(),
+        },
     }
     if policy.git == GitAccess::Commit && policy.workspace.is_staged() {
         return Err(Failure::usage(
-            "--workspace-mode staged: the policy lets commands commit, which needs `direct`",
+            "--workspace-mode: the policy lets commands commit, which needs `direct`",
         ));
     }
     Ok(policy)

@@ -175,6 +175,9 @@ fn about(report: &Report) -> Vec<String> {
         counted(result.commands, "command"),
         result.refusals
     ));
+    if let Some(tests) = result.gate.as_ref().and_then(|gate| gate.tests) {
+        lines.push(format!("the gate's tests, by what it printed: {tests}"));
+    }
     if let Some(gate) = result.gate.as_ref().filter(|gate| !gate.with.is_empty()) {
         let with: Vec<String> = gate.with.iter().map(|path| visible(path.as_str(), Lines::Escape)).collect();
         lines.push(format!("the gate saw beside the tree, unverified: {}", with.join(", ")));

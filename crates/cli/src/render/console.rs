@@ -13,8 +13,9 @@ use provost::core::event::{
     RunCreated, ServerListed, Settlement, SubmitVia, Verdict,
 };
 use provost::core::id::{ActId, AgentId};
+use provost::core::outcome::Unauthorized;
 use provost::core::path::RelPath;
-use provost::core::policy::{Effect, LOOKED_UP};
+use provost::core::policy::{Effect, Keep, LOOKED_UP};
 use provost::core::process;
 use provost::core::prompt::{Break, MissWhy};
 use provost::core::route::RouteId;
@@ -211,7 +212,14 @@ impl Console {
                 self.line(&format!("{MARGIN}held by {}: {why}", visible(&held.by, Lines::Escape)));
             }
             Body::RunCancelled(cancelled) => {
-                self.line(&format!("{MARGIN}cancelled by {}", visible(&cancelled.by, Lines::Escape)));
+                let by = visible(&cancelled.by, Lines::Escape);
+                self.line(&match cancelled.unauthorized {
+                    None => format!("{MARGIN}cancelled by {by}"),
+                    Some(Unauthorized::Expired) => format!("{MARGIN}its authorization has expired"),
+                    Some(Unauthorized::Revoked) => {
+                        format!("{MARGIN}its authorization was revoked, says {by}")
+                    }
+                });
             }
             Body::RunCreated(created) => self.created(event, created),
             Body::DriverAttached(attached) => {
@@ -459,6 +467,9 @@ impl Console {
             self.line(
                 "  changes of commands are staged: they come into the workspace when the command has ended",
             );
+            if created.policy.workspace.keep() == Keep::AllOrNothing {
+                self.line("  of a command that was cut short, or made what cannot stand, nothing is kept");
+            }
         }
         if let Some(hosts) = hosts(&created.policy) {
             self.line(&format!(

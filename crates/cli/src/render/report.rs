@@ -123,6 +123,7 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
                 (false, true) => "",
                 (false, false) => "; nothing verified it (no --verify was given)",
             };
+            let tests = state.gate_tests().map_or(String::new(), |compared| format!("; {compared}"));
             let short = match (finished.outcome, finished.needed) {
                 (Outcome::BudgetSpent { bound }, Some(needed)) => {
                     let shown =
@@ -132,7 +133,7 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
                 }
                 _ => String::new(),
             };
-            format!("{}{short}{verified}", finished.outcome)
+            format!("{}{short}{verified}{tests}", finished.outcome)
         }
         Ending::Paused(detached) => match detached.why {
             Pause::Approval => {

@@ -22,7 +22,8 @@
 //!
 //! git = "commit"              # commands may commit; without it `none`; `full` also gives them hooks and configuration
 //!
-//! workspace = "staged"        # commands' changes are looked at before they are there; without it, `direct`
+//! workspace = "staged"        # commands' changes are looked at before they are there; without it, `direct`;
+//!                             # `all-or-nothing`: and of a command that was cut short, or made what cannot stand, none is
 //! build_folders = ["target"]  # changed at once all the same, where git ignores them
 //!
 //! [caps]                      # what the processes of each command may take together
@@ -150,10 +151,11 @@ struct File {
 
 /// What becomes of commands' changes to the workspace.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "kebab-case")]
 enum FileMode {
     Direct,
     Staged,
+    AllOrNothing,
 }
 
 /// Caps in the units that people use.
@@ -257,8 +259,10 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
         source_name: at(span),
         message: message.to_owned(),
     };
-    if file.workspace == Some(FileMode::Staged) {
-        policy.workspace = WorkspaceMode::staged();
+    match file.workspace {
+        None | Some(FileMode::Direct) => {}
+        Some(FileMode::Staged) => policy.workspace = WorkspaceMode::staged(),
+        Some(FileMode::AllOrNothing) => policy.workspace = WorkspaceMode::all_or_nothing(),
     }
     if let Some(names) = &file.build_folders {
         let folders: Result<Vec<RelPath>, _> =
@@ -267,10 +271,10 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Policy, PolicyFileError>
         if folders.iter().any(RelPath::is_root) {
             return Err(staging(names.span(), "the workspace itself is no build folder"));
         }
-        let WorkspaceMode::Staged { build_folders } = &mut policy.workspace else {
+        let WorkspaceMode::Staged { build_folders, .. } = &mut policy.workspace else {
             return Err(staging(
                 names.span(),
-                "build folders mean something only with `workspace = \"staged\"`",
+                "build folders mean something only with `workspace = \"staged\"` or `\"all-or-nothing\"`",
             ));
         };
         *build_folders = folders;

@@ -22,7 +22,7 @@ pub use git::GitAccess;
 pub use net::LOOKED_UP;
 pub use pattern::{BadRule, Pattern};
 pub use preset::Preset;
-pub use staging::WorkspaceMode;
+pub use staging::{Keep, WorkspaceMode};
 
 use crate::act::{Access, Touch};
 use crate::caps::Caps;

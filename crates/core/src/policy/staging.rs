@@ -18,7 +18,28 @@ pub enum WorkspaceMode {
         /// command.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         build_folders: Vec<RelPath>,
+        /// How much of what a command changed is kept.
+        #[serde(default, skip_serializing_if = "Keep::is_usual")]
+        keep: Keep,
     },
+}
+
+/// How much of what a command changed is put into the workspace when it has ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// What policy lets stand; what it does not is left out.
+    #[default]
+    Allowed,
+    /// All of it, or nothing: nothing where the command was cut short, or made what cannot stand
+    /// ([`Unclean`](crate::staged::Unclean)).
+    AllOrNothing,
+}
+
+impl Keep {
+    fn is_usual(&self) -> bool {
+        *self == Self::Allowed
+    }
 }
 
 /// Folders that tools build into.
@@ -27,8 +48,24 @@ const BUILD_FOLDERS: [&str; 4] = ["target", "node_modules", ".venv", "venv"];
 impl WorkspaceMode {
     /// Staged, with the build folders of the usual tools: `target`, `node_modules`, `.venv` and `venv`.
     pub fn staged() -> Self {
-        Self::Staged {
-            build_folders: BUILD_FOLDERS.iter().filter_map(|name| RelPath::parse(name).ok()).collect(),
+        Self::keeping(Keep::Allowed)
+    }
+
+    /// The same, of each command all or nothing.
+    pub fn all_or_nothing() -> Self {
+        Self::keeping(Keep::AllOrNothing)
+    }
+
+    fn keeping(keep: Keep) -> Self {
+        let build_folders = BUILD_FOLDERS.iter().filter_map(|name| RelPath::parse(name).ok()).collect();
+        Self::Staged { build_folders, keep }
+    }
+
+    /// How much of what a command changed is kept.
+    pub fn keep(&self) -> Keep {
+        match self {
+            Self::Direct => Keep::Allowed,
+            Self::Staged { keep, .. } => *keep,
         }
     }
 
@@ -45,7 +82,7 @@ impl WorkspaceMode {
     pub fn build_folders(&self) -> &[RelPath] {
         match self {
             Self::Direct => &[],
-            Self::Staged { build_folders } => build_folders,
+            Self::Staged { build_folders, .. } => build_folders,
         }
     }
 }

@@ -95,6 +95,41 @@ pub struct Authorized {
     pub rollbacks: u32,
 }
 
+impl Authorized {
+    /// Whether `at_ms`, in milliseconds since the Unix epoch, is in its time; otherwise on which side of it.
+    pub fn at(&self, at_ms: u64) -> Result<(), Outside> {
+        match at_ms {
+            early if early < self.not_before_ms => Err(Outside::TooEarly),
+            late if late >= self.expires_ms => Err(Outside::TooLate),
+            _ => Ok(()),
+        }
+    }
+
+    /// Milliseconds that are left of its time at `at_ms`.
+    pub fn left_ms(&self, at_ms: u64) -> u64 {
+        self.expires_ms.saturating_sub(at_ms)
+    }
+}
+
+/// On which side of an authorization's time a moment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outside {
+    /// It is not valid yet.
+    TooEarly,
+    /// It has expired.
+    TooLate,
+}
+
+impl Outside {
+    /// In words that follow what is outside.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::TooEarly => "before the run's authorization is valid",
+            Self::TooLate => "after the run's authorization has expired",
+        }
+    }
+}
+
 impl Authorization {
     /// What the run's first event has to say of it; `payload` is the SHA-256 of the bytes that were signed.
     pub fn fact(&self, payload: Digest) -> Authorized {

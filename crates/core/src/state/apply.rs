@@ -5,13 +5,16 @@ use std::collections::BTreeMap;
 use super::agent::{Agent, Place, policy_of};
 use super::check::{Checked, must};
 use super::decided::Order;
-use super::route::{LEAVES_OPEN, UNKNOWN_OUTCOME};
-use super::{CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id};
+use super::route::{UNKNOWN_OUTCOME, leaves_open};
+use super::{
+    BaseRun, CallState, GATE_RETRIES, GateRun, Next, OpenAct, RunState, Step, Violation, invocation_id,
+};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, Intent, Recovery, Touch};
 use crate::agents::AgentEnd;
 use crate::brief::MOST_IMAGES;
 use crate::budget::{Bound, Ledger, Price};
 use crate::containment::Guarantee;
+use crate::contract::BASE_GATE;
 use crate::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, DriverAttached,
     DriverDetached, Event, GateJudged, GateVerdict, InvalidCall, MOST_CALLS, MOST_RULES, MOST_TOUCHES,
@@ -26,6 +29,7 @@ use crate::price::MOST_TIERS;
 use crate::rate_limits::MOST_WINDOWS;
 use crate::route::{RouteId, Routing};
 use crate::server::{self, started_by};
+use crate::staged::Unclean;
 use crate::transcript::Stop;
 
 /// Whether a driver had the run when something happened.
@@ -59,9 +63,10 @@ impl RunState {
             return Err(Violation::Decision { seq: event.seq, recorded, decided: Box::new(decided) });
         }
         let driven = if self.attached { Driven::Yes } else { Driven::No };
-        let folded = must(event.at_ms >= self.last_at_ms, "it is dated before the event before it")
-            .and_then(|()| self.fold_body(event));
-        folded.map_err(|why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why })?;
+        let transition = |why| Violation::Transition { seq: event.seq, kind: event.body.kind(), why };
+        must(event.at_ms >= self.last_at_ms, "it is dated before the event before it").map_err(transition)?;
+        self.check_window(event)?;
+        self.fold_body(event).map_err(transition)?;
         if let Body::ModelAnswered(body) = &event.body {
             self.look_at_cache(agent, event.at_ms, body);
         }
@@ -184,6 +189,7 @@ impl RunState {
                 Ok(())
             }
             Body::RunCancelled(body) => {
+                self.check_cancelled(body, event.at_ms)?;
                 self.cancelled = Some(body.clone());
                 self.held = None;
                 Ok(())
@@ -244,6 +250,10 @@ impl RunState {
             "it bounds the cost of a model whose price is not known",
         )?;
         body.limits.agents.check()?;
+        must(
+            body.authorized.is_none() || body.policy.workspace.is_staged(),
+            "it is under an authorization: then changes are staged",
+        )?;
         self.held = None;
         if let Some(forked) = &body.forked {
             forked.check(&self.stream)?;
@@ -363,13 +373,21 @@ impl RunState {
         }
         must(!body.estimated || body.usage.is_some(), "it is charged by estimate and says no tokens")?;
         must(few_windows(body.rate_limits.as_ref()), "it tells of more limits than a response can")?;
+        must(
+            body.retry_in_ms.is_none()
+                || self.authorized().is_none()
+                || !leaves_open(&body.class)
+                // Whoever took the run up does it.
+                || self.was_lost(body),
+            "nobody knows whether it was answered, and it is made again without anybody's word",
+        )?;
         self.counts.failed_requests += 1;
         self.unanswered = Some(body.class.clone());
         if let Some(usage) = &body.usage {
             let price = self.price_of(body.route).cloned();
             self.ledger.settle(usage, price.as_ref());
         }
-        if LEAVES_OPEN.contains(&body.class.as_str()) {
+        if leaves_open(&body.class) {
             self.of_mut(agent).unresolved = Some(body.route);
         }
         if body.retry_in_ms.is_none() {
@@ -518,12 +536,14 @@ impl RunState {
     /// The only act that no call asks for, but for the starts of servers, is the contract's own gate.
     fn check_gate_act(&self, body: &ActDecided) -> Checked {
         let gate = self.created.as_ref().and_then(|created| created.gate.as_ref());
+        let base = body.tool == BASE_GATE;
         let is_gate = match (gate, body.touches.as_slice()) {
             (Some(gate), [Touch::Exec { argv, .. }, ..]) => *argv == gate.argv,
             _ => false,
         };
         must(is_gate, "no call asks for it and it is not the contract's gate")?;
-        must(self.next() == Next::RunGate, "the gate is not due")
+        let due = if base { Next::CountBase } else { Next::RunGate };
+        must(self.next() == due, "the gate is not due")
     }
 
     fn act_approved(&mut self, body: &ActApproved) -> Checked {
@@ -543,10 +563,15 @@ impl RunState {
         must(act.started.is_none(), "it started already")?;
         must(act.covers(&body.intent), "it sets out to do what was not put before the policy")?;
         self.check_limits(act, &body.intent)?;
+        self.check_time_left(&body.intent)?;
         self.check_process_start(act, &body.intent)?;
         self.check_server_start(act, &body.intent)?;
         self.check_call_start(&body.intent)?;
         self.check_spawn(act, &body.intent)?;
+        must(
+            act.call.is_some() || act.tool != BASE_GATE || self.net.is_empty(),
+            "the files are not those at the start any more",
+        )?;
         let agent = act.agent;
         if act.call.is_none() && self.starts_server(act).is_none() {
             self.gate.disturbed = false;
@@ -586,6 +611,7 @@ impl RunState {
         self.check_no_denied_change(act.agent, changes)?;
         self.check_changes(changes)?;
         self.check_caps(body.command.as_ref())?;
+        self.check_tests(act, body.command.as_ref())?;
         self.check_traffic(body.act, body.command.as_ref())?;
         if let Some(receipt) = body.command.as_ref().and_then(|command| command.containment.as_ref()) {
             self.check_containment(receipt)?;
@@ -596,6 +622,8 @@ impl RunState {
         }
         // From here on nothing is refused.
         let changes = changes.clone();
+        let rolled_back = self.unclean(act, body).is_some_and(Unclean::counts);
+        self.counts.rolled_back += u32::from(rolled_back);
         let act = self.open.remove(&body.act).ok_or_else(no_act)?;
         self.told_of_process(body);
         if self.process(body.act).is_none() {
@@ -628,6 +656,7 @@ impl RunState {
                 }
             }
             None if self.starts_server(&act).is_some() => self.server_start_ended(&act, body),
+            None if act.tool == BASE_GATE => self.base_counted(body),
             None => {
                 self.gate.run = Some(GateRun {
                     act: body.act,
@@ -639,6 +668,14 @@ impl RunState {
             }
         }
         Ok(())
+    }
+
+    /// Cut short with its driver, or by a person, the base's run is simply due again.
+    fn base_counted(&mut self, body: &ActFinished) {
+        if body.end != ActEnd::Interrupted {
+            let tests = body.command.as_ref().and_then(|command| command.tests);
+            self.gate.base = Some(BaseRun { tests });
+        }
     }
 
     fn count(&mut self, act: &OpenAct, body: &ActFinished) {
@@ -771,7 +808,8 @@ impl RunState {
                 };
             }
         }
-        self.gate.run = None;
+        let run = self.gate.run.take();
+        self.gate.last_tests = run.and_then(|run| run.command).and_then(|command| command.tests);
         self.gate.verdict = Some(body.verdict);
         self.gate.last = Some(body.clone());
         Ok(())

@@ -7,6 +7,7 @@ use super::{Next, OpenAct, RunState};
 use crate::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Touch};
 use crate::budget::Bound;
 use crate::containment::{Guarantee, Receipt, Rung};
+use crate::contract::Counted;
 use crate::event::{ActFinished, GateJudged, GateVerdict, RunFinished, Verdict};
 use crate::id::AgentId;
 use crate::outcome::Outcome;
@@ -84,6 +85,18 @@ impl RunState {
         Ok(())
     }
 
+    /// Tests are counted where the contract says so, of a gate that came to its own end.
+    pub(super) fn check_tests(&self, act: &OpenAct, command: Option<&CommandFact>) -> Checked {
+        let Some(command) = command.filter(|command| command.tests.is_some()) else {
+            return Ok(());
+        };
+        let gate = self.created.as_ref().and_then(|created| created.gate.as_ref());
+        let counted = gate.is_some_and(|gate| gate.counted == Counted::AgainstBase);
+        let of_gate = act.call.is_none() && self.starts_server(act).is_none();
+        must(counted && of_gate, "it counts tests, and nobody asked for that")?;
+        must(matches!(command.exit, ExitFact::Exited { .. }), "it counts tests of a gate that was cut short")
+    }
+
     /// Each change is one, of a file that git can hold, and begins where the one before it ended.
     pub(super) fn check_changes(&self, changes: &[Change]) -> Checked {
         let mut now: BTreeMap<&RelPath, Option<&FileFact>> = BTreeMap::new();
@@ -113,12 +126,14 @@ impl RunState {
             return Err("the gate did not run".to_owned());
         };
         must(run.act == body.act, "it judges another act")?;
-        let said = GateVerdict::of(run.command.as_ref().map(|command| command.exit));
+        let said = self.gate_run().map_or(GateVerdict::Errored, |(said, _)| said);
         let given = if run.changed { said.on_another_tree() } else { said };
         match (body.verdict == given, given) {
             (true, _) => Ok(()),
             (false, GateVerdict::Passed) => Err("the gate passed".to_owned()),
-            (false, GateVerdict::Failed) => Err("the gate's command ran and did not exit with 0".to_owned()),
+            (false, GateVerdict::Failed) => {
+                Err("the gate's command ran and did not exit with 0, or tests are missing".to_owned())
+            }
             (false, GateVerdict::Errored) => {
                 Err("the gate says nothing: it could not be run, or the tree changed under it".to_owned())
             }

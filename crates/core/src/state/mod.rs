@@ -18,18 +18,20 @@ mod route;
 mod server;
 mod staged;
 mod violation;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use agent::Agent;
 pub use next::Next;
 pub use process::{Process, ProcessEnd};
-pub use route::{AskedFor, UNKNOWN_OUTCOME};
+pub use route::{AskedFor, UNKNOWN_OUTCOME, leaves_open};
 pub use violation::Violation;
 
-use crate::act::{Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
+use crate::act::{Change, CommandFact, FileFact, Intent, Recovery, Touch};
 use crate::budget::Ledger;
 use crate::containment::{Receipt, Rung};
+use crate::contract::Counted;
 use crate::digest::Digest;
 use crate::event::{
     ActStaged, CallRef, DriverDetached, Event, GateJudged, GateVerdict, RateLimitFact, RunCancelled,
@@ -40,6 +42,7 @@ use crate::lifecycle::Stage;
 use crate::path::RelPath;
 use crate::policy::{Decision, Effect};
 use crate::route::RouteId;
+use crate::tests_ran::{Compared, TestsRan};
 use crate::transcript::Stop;
 
 /// How often the gate is run again when it could not judge, before the run ends without it.
@@ -105,9 +108,18 @@ struct GateRun {
     unrunnable: bool,
 }
 
+/// The gate's run on the files at the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct BaseRun {
+    tests: Option<TestsRan>,
+}
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct GateState {
+    base: Option<BaseRun>,
     run: Option<GateRun>,
+    /// How many tests the newest run that was judged ran.
+    last_tests: Option<TestsRan>,
     last: Option<GateJudged>,
     /// Verdict on the submission under way.
     verdict: Option<GateVerdict>,
@@ -118,6 +130,15 @@ struct GateState {
     disturbed: bool,
     /// The workspace changed after the last gate that passed.
     debt: bool,
+}
+
+/// Whether the files are those that the gate judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SameTree {
+    /// They are.
+    Yes,
+    /// They changed while its command ran, or since.
+    No,
 }
 
 /// Counts that reports show.
@@ -137,6 +158,8 @@ pub struct Counts {
     pub failed_requests: u32,
     /// Drivers that took the run.
     pub drivers: u32,
+    /// Commands of which nothing was kept ([`Unclean`](crate::staged::Unclean)).
+    pub rolled_back: u32,
 }
 
 /// What the events so far amount to.
@@ -398,10 +421,28 @@ impl RunState {
         self.gate.last.as_ref()
     }
 
-    /// The gate's command that was run and not yet judged: how it exited, and whether it changed the workspace.
-    pub fn gate_run(&self) -> Option<(Option<ExitFact>, bool)> {
+    /// What the gate says that was run and not yet judged, if the workspace is as it was when it began; and whether it is,
+    /// as far as the journal knows.
+    pub fn gate_run(&self) -> Option<(GateVerdict, SameTree)> {
         let run = self.gate.run.as_ref()?;
-        Some((run.command.as_ref().map(|command| command.exit), run.changed))
+        let command = run.command.as_ref();
+        let said = GateVerdict::of(command.map(|command| command.exit));
+        let compared = self.compared(command.and_then(|command| command.tests));
+        let said = compared.map_or(said, |compared| said.with_tests(compared));
+        Some((said, if run.changed { SameTree::No } else { SameTree::Yes }))
+    }
+
+    /// The tests of the newest run of the gate that was judged, against those of the base; `None` where they are not counted
+    /// or it was not judged.
+    pub fn gate_tests(&self) -> Option<Compared> {
+        self.gate.last.as_ref()?;
+        self.compared(self.gate.last_tests)
+    }
+
+    fn compared(&self, now: Option<TestsRan>) -> Option<Compared> {
+        let gate = self.created.as_ref().and_then(|created| created.gate.as_ref())?;
+        let base = self.gate.base.and_then(|base| base.tests);
+        (gate.counted == Counted::AgainstBase).then_some(Compared { base, now })
     }
 
     /// Whether the gate passed and nothing has changed since.

@@ -5,6 +5,7 @@ use super::{CallState, GATE_RETRIES, OpenAct, RunState, STALL_LIMIT, invocation_
 use crate::act::Intent;
 use crate::agents::AgentEnd;
 use crate::brief::SCHEMA_ATTEMPTS;
+use crate::contract::Counted;
 use crate::event::{CallRef, GateVerdict, NoteWhy, RunFinished, SubmitVia};
 use crate::fold::FoldedBy;
 use crate::id::{ActId, AgentId, StepId};
@@ -42,6 +43,8 @@ pub enum Next {
     StartServer(String),
     /// End a background command, or account for one that is gone with its driver.
     EndProcess(ActId),
+    /// Run the gate on the files at the start, to count its tests.
+    CountBase,
     /// Record the submission.
     Submit(SubmitVia),
     /// Run the gate.
@@ -94,12 +97,12 @@ impl RunState {
             let write = self.open.iter().find(|(_, act)| matches!(act.started, Some(Intent::Write { .. })));
             return write.map_or(Next::EndProcess(*lost), |(act, _)| Next::Recover(*act));
         }
-        if self.cancelled.is_some() {
+        if let Some(cancelled) = &self.cancelled {
             // What started is accounted for; nothing else begins.
             let started = |act: &OpenAct| act.started.is_some() && !self.is_at_work(act);
             return match self.open.iter().find(|(_, act)| started(act)) {
                 Some((id, _)) => Next::Recover(*id),
-                None => self.ends(Outcome::Stopped { why: StopWhy::Cancelled }, AgentEnd::Cancelled),
+                None => self.ends(cancelled.outcome(), AgentEnd::Cancelled),
             };
         }
         let idle = || self.open.iter().find(|(_, act)| !self.is_at_work(act)).map(|(id, act)| (*id, act));
@@ -115,6 +118,9 @@ impl RunState {
             } else {
                 Next::Perform(id)
             };
+        }
+        if self.rolled_back_too_often() {
+            return self.ends(Outcome::Stopped { why: StopWhy::RolledBack }, AgentEnd::Stalled);
         }
         let id = self.acting();
         let agent = self.of(id);
@@ -151,6 +157,9 @@ impl RunState {
         if self.untold_processes().next().is_some() {
             return Next::Note(NoteWhy::ProcessEnded);
         }
+        if self.base_uncounted() {
+            return Next::CountBase;
+        }
         if let Some(server) = self.server_unlisted() {
             return Next::StartServer(server);
         }
@@ -159,6 +168,14 @@ impl RunState {
         };
         let step = StepId(self.ledger.steps);
         Next::Ask { step, invocation: invocation_id(&self.stream, step), route }
+    }
+
+    /// Whether the gate's tests are to be counted on the files at the start, which are there until the model has answered.
+    fn base_uncounted(&self) -> bool {
+        let gate = self.created.as_ref().and_then(|created| created.gate.as_ref());
+        gate.is_some_and(|gate| gate.counted == Counted::AgainstBase)
+            && self.gate.base.is_none()
+            && self.ledger.steps == 0
     }
 
     /// The end of whoever's turn it is: the root's is the run's.

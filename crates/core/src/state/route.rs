@@ -13,7 +13,13 @@ use crate::route::{Begun, RouteId, Unresolved};
 pub const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
 /// Failure classes that leave it open whether the vendor answered, and charged for it.
-pub(super) const LEAVES_OPEN: [&str; 3] = [UNKNOWN_OUTCOME, "timeout", "cancelled"];
+const LEAVES_OPEN: [&str; 3] = [UNKNOWN_OUTCOME, "timeout", "cancelled"];
+
+/// Whether a failure of this class leaves it open whether the vendor answered, and charged for it. A run under an
+/// authorization makes such a request again only when somebody resumes it.
+pub fn leaves_open(class: &str) -> bool {
+    LEAVES_OPEN.contains(&class)
+}
 
 /// Why a model is the one to be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,6 +8,8 @@ use crate::act::{Change, ExitFact, Intent};
 use crate::containment::{Guarantee, Receipt, Strength};
 use crate::event::{ActFinished, ActStaged, Unapplied, WhyUnapplied};
 use crate::path::RelPath;
+use crate::policy::Keep;
+use crate::staged::Unclean;
 
 impl RunState {
     /// Whether an act's changes are staged: those of commands that the model asked for, where the contract says so. The
@@ -15,6 +17,26 @@ impl RunState {
     fn stages(&self, act: &OpenAct) -> bool {
         let staged = self.created.as_ref().is_some_and(|created| created.policy.workspace.is_staged());
         staged && act.call.is_some() && matches!(act.started, Some(Intent::Command { .. }))
+    }
+
+    /// Whether of a command either all is put into the workspace or nothing: so the policy says, or the run is under an
+    /// authorization.
+    pub fn rolls_back(&self) -> bool {
+        self.created.as_ref().is_some_and(|created| {
+            let workspace = &created.policy.workspace;
+            workspace.keep() == Keep::AllOrNothing || (workspace.is_staged() && created.authorized.is_some())
+        })
+    }
+
+    /// Why nothing was to be kept of a command whose act ends so, where that is a matter of all or nothing.
+    pub(super) fn unclean(&self, act: &OpenAct, body: &ActFinished) -> Option<Unclean> {
+        let staged = act.staged.as_ref().filter(|_| self.rolls_back())?;
+        Unclean::of_command(body.command.as_ref(), &staged.unapplied)
+    }
+
+    /// Whether more commands were rolled back than the run's authorization puts up with.
+    pub(super) fn rolled_back_too_often(&self) -> bool {
+        self.authorized().is_some_and(|authorized| self.counts.rolled_back > authorized.rollbacks)
     }
 
     /// A driver that cannot stage does not drive a run whose changes are to be staged.
@@ -36,6 +58,17 @@ impl RunState {
         must(named.all(|path| paths.insert(path)), "it names a path twice")?;
         let conflict = body.unapplied.iter().any(|left| left.why == WhyUnapplied::Conflict);
         must(!conflict || body.changes.is_empty(), "it is in conflict, and a part of it is to be applied")?;
+        let nothing = body.changes.is_empty() && body.beside == 0;
+        let rolls_back = self.rolls_back();
+        must(
+            nothing || !rolls_back || Unclean::made(&body.unapplied).is_none(),
+            "it made what cannot stand, and a part of it is to be applied",
+        )?;
+        let back = body.unapplied.iter().any(|left| left.why == WhyUnapplied::RolledBack);
+        must(
+            !back || (rolls_back && nothing),
+            "it is rolled back, and nobody orders that, or not all of it is",
+        )?;
         if let Some(policy) = self.policy_of(act.agent) {
             must(
                 !body.changes.iter().any(|change| policy.guards_writing(&change.path)),
@@ -64,6 +97,16 @@ impl RunState {
                 "its command ended, and what that changed was not staged",
             );
         };
+        let unclean = self.unclean(act, body);
+        must(
+            unclean.is_none() || (staged.changes.is_empty() && staged.beside == 0),
+            "it was to be rolled back, and a part of it is applied",
+        )?;
+        let back = staged.unapplied.iter().any(|left| left.why == WhyUnapplied::RolledBack);
+        must(
+            unclean.is_some() || body.command.is_none() || !back,
+            "it was rolled back, and did nothing wrong",
+        )?;
         let applied: BTreeSet<&RelPath> = body.changes.iter().map(|change| &change.path).collect();
         must(applied.len() == body.changes.len(), "it changed a file twice")?;
         must(

@@ -1,6 +1,7 @@
 //! What cannot have happened.
 
 use crate::policy::Decision;
+use crate::session::Outside;
 
 /// An event that does not follow from those before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +31,16 @@ pub enum Violation {
         recorded: Box<Decision>,
         /// What the policy gives.
         decided: Box<Decision>,
+    },
+    /// It begins something at a time at which the run is not authorized to.
+    #[error("event {seq} ({kind}) cannot follow: it begins something {}", outside.words())]
+    Window {
+        /// Its place.
+        seq: u64,
+        /// Its kind.
+        kind: &'static str,
+        /// On which side of the authorization's time it lies.
+        outside: Outside,
     },
     /// It cannot follow.
     #[error("event {seq} ({kind}) cannot follow: {why}")]

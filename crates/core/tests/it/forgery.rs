@@ -4,15 +4,18 @@
 
 mod agents;
 mod caps;
+mod counted;
 mod drivers;
 mod folds;
 mod hand;
 mod images;
 mod net;
 mod processes;
+mod rollback;
 mod routes;
 mod servers;
 mod staged;
+mod window;
 
 use std::collections::BTreeMap;
 

@@ -70,7 +70,7 @@ proptest! {
             }
             Outcome::GateFailed => prop_assert!(!finished.verified),
             Outcome::Refused => prop_assert!(refused),
-            Outcome::BudgetSpent { .. } | Outcome::Stopped { .. } => {}
+            Outcome::BudgetSpent { .. } | Outcome::Stopped { .. } | Outcome::Unauthorized { .. } => {}
         }
     }
 

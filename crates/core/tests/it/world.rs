@@ -17,15 +17,15 @@ use provost_core::agents::AgentEnd;
 use provost_core::budget::{Bound, Budget, Price};
 use provost_core::changes::Changes;
 use provost_core::containment::{Guarantee, Receipt, Rung, Strength};
-use provost_core::contract::{Gate, Limits, Source};
+use provost_core::contract::{BASE_GATE, Counted, Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStaged, ActStarted, Body, CallInvalid, CallRef,
-    ContextFolded, DriverAttached, DriverDetached, Event, FoldedBy, GateJudged, GateVerdict, InvalidCall,
-    ModelAnswered, ModelFact, ModelFailed, NetDecided, Note, NoteWhy, ProcessChanged, ProcessEnded,
-    PromptBroke, Questions, RateLimitFact, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen,
-    Settlement, Submitted, Told, Unapplied, Verdict, WhyUnapplied, WindowFact, WorkspaceDrifted,
-    WorkspaceRestored, WorkspaceRewound,
+    ContextFolded, DriverAttached, DriverDetached, Event, FoldedBy, GateJudged, InvalidCall, ModelAnswered,
+    ModelFact, ModelFailed, NetDecided, Note, NoteWhy, ProcessChanged, ProcessEnded, PromptBroke, Questions,
+    RateLimitFact, RunCancelled, RunCreated, RunFinished, RunHeld, RunQueued, Seen, Settlement, Submitted,
+    Told, Unapplied, Verdict, WhyUnapplied, WindowFact, WorkspaceDrifted, WorkspaceRestored,
+    WorkspaceRewound,
 };
 use provost_core::id::{ActId, AgentId, RunId, StepId};
 use provost_core::outcome::{Outcome, Pause};
@@ -34,7 +34,12 @@ use provost_core::policy::{Effect, Layer, Ordered, Policy, Preset, WorkspaceMode
 use provost_core::price::{PriceFrom, Rates, Tier};
 use provost_core::prompt::Break;
 use provost_core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
-use provost_core::state::{Next, OpenAct, Process, RunState, UNKNOWN_OUTCOME, invocation_id};
+use provost_core::session::Authorized;
+use provost_core::staged::Unclean;
+use provost_core::state::{
+    Next, OpenAct, Process, RunState, SameTree, UNKNOWN_OUTCOME, invocation_id, leaves_open,
+};
+use provost_core::tests_ran::TestsRan;
 use provost_core::transcript::{Stop, Usage};
 
 /// More steps than any world takes: a run that needs them does not end.
@@ -138,7 +143,8 @@ static POLICIES: LazyLock<[Policy; 3]> = LazyLock::new(|| {
 fn policy(choices: &mut Choices) -> Policy {
     let mut policy = POLICIES[[0, 0, 1, 1, 2][choices.pick(5)]].clone();
     if choices.once_in(3) {
-        policy.workspace = WorkspaceMode::staged();
+        let modes = [WorkspaceMode::staged(), WorkspaceMode::all_or_nothing()];
+        policy.workspace = modes[choices.pick(2)].clone();
     }
     policy
 }
@@ -166,11 +172,18 @@ fn contract(choices: &mut Choices) -> RunCreated {
     let dear = Rates { input: 600_000, output: 2_250_000, cache_read: 60_000, cache_write: 750_000 };
     let mut price = Price::of_rates(rates).known_from(PriceFrom::Table { as_of: "2026-01-31".to_owned() });
     price.tiers.extend((choices.pick(2) == 0).then_some(Tier { above: 30, rates: dear }));
-    let gate =
-        Gate { argv: words("check all"), limit_ms: 1000, attempts: choices.pick(3) as u32, with: Vec::new() };
+    let counted = [Counted::Not, Counted::AgainstBase][choices.pick(2)];
+    let gate = Gate {
+        counted,
+        argv: words("check all"),
+        limit_ms: 1000,
+        attempts: choices.pick(3) as u32,
+        ..Gate::command(words("check all"))
+    };
     let policy = policy(choices);
     RunCreated {
         servers: servers::servers(choices, &policy),
+        authorized: authorized(choices, &policy),
         provost: "0.0.0".to_owned(),
         goal: digest(1),
         system: digest(2),
@@ -190,8 +203,16 @@ fn contract(choices: &mut Choices) -> RunCreated {
         files: 3,
         manifest: digest(4),
         forked: None,
-        authorized: None,
     }
+}
+
+/// One in two runs whose changes are staged is under an authorization, which never expires.
+fn authorized(choices: &mut Choices, policy: &Policy) -> Option<Box<Authorized>> {
+    let authorized = policy.workspace.is_staged() && choices.once_in(2);
+    let rollbacks = 1;
+    authorized.then(|| {
+        Box::new(Authorized { payload: digest(8), not_before_ms: 0, expires_ms: u64::MAX, rollbacks })
+    })
 }
 
 fn model(name: &str) -> ModelFact {
@@ -238,6 +259,8 @@ pub(crate) fn queued(created: &RunCreated) -> RunQueued {
 }
 
 fn as_queued(created: &mut RunCreated, queued: &RunQueued) {
+    // A session is not queued.
+    created.authorized = None;
     let queued = queued.clone();
     created.policy = queued.policy;
     created.budget = queued.budget;
@@ -253,7 +276,7 @@ pub(crate) fn held() -> Body {
 }
 
 pub(crate) fn cancelled() -> Body {
-    Body::RunCancelled(RunCancelled { by: "somebody".to_owned() })
+    Body::RunCancelled(RunCancelled::by("somebody"))
 }
 
 type Files = BTreeMap<RelPath, FileFact>;
@@ -391,6 +414,9 @@ impl World {
             self.trouble();
             return true;
         }
+        if next != Next::Attach && self.puts_back_for_the_base(&next) {
+            return true;
+        }
         if next != Next::Attach && (self.server_speaks() || self.accept()) {
             return true;
         }
@@ -413,6 +439,11 @@ impl World {
                 let step = self.state.agent(AgentId::ROOT).unwrap().step().unwrap();
                 self.append(Body::Submitted(Submitted { step, via, summary: digest(5), wrong: None }));
             }
+            Next::CountBase => {
+                let argv = self.created().gate.as_ref().unwrap().argv.clone();
+                let touches = vec![Touch::Exec { argv, program: Some("/bin/check".to_owned()) }];
+                self.decide(None, BASE_GATE, digest(6), touches, Recovery::Supervised);
+            }
             Next::RunGate => {
                 let argv = self.created().gate.as_ref().unwrap().argv.clone();
                 let touches = vec![Touch::Exec { argv, program: Some("/bin/check".to_owned()) }];
@@ -424,6 +455,29 @@ impl World {
             Next::Fold(by) => self.fold(by),
             Next::Finish(outcome) => self.finish(outcome),
         }
+        true
+    }
+
+    /// The gate's tests are counted on the files at the start, so whoever changed them puts them back.
+    fn puts_back_for_the_base(&mut self, next: &Next) -> bool {
+        let waits = match next {
+            Next::CountBase => true,
+            Next::Perform(act) => self.state.open_acts()[act].tool == BASE_GATE,
+            _ => false,
+        };
+        let back = |change: &Change| Change {
+            path: change.path.clone(),
+            before: change.after.clone(),
+            after: change.before.clone(),
+        };
+        let changes: Vec<Change> = self.state.net_changes().values().map(back).collect();
+        if !waits || changes.is_empty() {
+            return false;
+        }
+        for change in &changes {
+            write(&mut self.files, change);
+        }
+        self.append(Body::WorkspaceDrifted(WorkspaceDrifted { changes }));
         true
     }
 
@@ -525,6 +579,7 @@ impl World {
             survivors: 0,
             caps: Vec::new(),
             traffic: None,
+            tests: None,
             containment: (open != self.state.rung()).then(|| receipt(open)),
         };
         let command = (!lost || self.choices.once_in(2)).then_some(command);
@@ -592,7 +647,7 @@ impl World {
         if self.troubles > 0 && self.choices.once_in(9) {
             self.troubles -= 1;
             let usage = Usage { input: 7, ..Usage::default() };
-            let body = ModelFailed {
+            let mut body = ModelFailed {
                 usage: (self.choices.once_in(3) && self.state.ledger().reserve(price.as_ref(), 7, 1).is_ok())
                     .then_some(usage),
                 step,
@@ -605,6 +660,9 @@ impl World {
                 message: digest(8),
                 retry_in_ms: self.choices.of(&[Some(10), None]),
             };
+            if self.state.authorized().is_some() && leaves_open(&body.class) {
+                body.retry_in_ms = None;
+            }
             return self.append(Body::ModelFailed(body));
         }
         let estimate = 10 + self.choices.pick(50) as u64;
@@ -907,6 +965,16 @@ impl World {
     }
 
     fn ran(&mut self, act: &OpenAct, exit: ExitFact) -> CommandFact {
+        let gate = self.created().gate.as_ref();
+        let counted = gate.is_some_and(|gate| gate.counted == Counted::AgainstBase)
+            && act.call.is_none()
+            && matches!(act.tool.as_str(), "gate" | BASE_GATE)
+            && matches!(exit, ExitFact::Exited { .. });
+        let tests = counted.then(|| {
+            let passed = self.choices.pick(3) as u64;
+            (passed < 2).then_some(TestsRan { passed, failed: 0, ignored: 1 })
+        });
+        let tests = tests.flatten();
         CommandFact {
             exit,
             duration_ms: 1,
@@ -914,6 +982,7 @@ impl World {
             survivors: 0,
             caps: Vec::new(),
             traffic: None,
+            tests,
             containment: (act.rung != self.state.rung() || self.choices.once_in(4))
                 .then(|| receipt(act.rung)),
         }
@@ -938,7 +1007,12 @@ impl World {
         };
         let guarded = self.take_back(id, &mut changes);
         unapplied.extend(guarded.into_iter().map(|path| Unapplied { path, why: WhyUnapplied::Guarded }));
-        let beside = self.choices.pick(2) as u64;
+        let mut beside = self.choices.pick(2) as u64;
+        if self.state.rolls_back() && (Unclean::made(&unapplied).is_some() || self.choices.once_in(3)) {
+            let back = std::mem::take(&mut changes).into_iter();
+            unapplied.extend(back.map(|it| Unapplied { path: it.path, why: WhyUnapplied::RolledBack }));
+            beside = 0;
+        }
         self.append(Body::ActStaged(Box::new(ActStaged { act: id, changes, unapplied, beside })));
     }
 
@@ -957,10 +1031,25 @@ impl World {
         let (end, command) = if self.choices.once_in(6) {
             (ActEnd::Interrupted, None)
         } else {
-            let exit = self.exit();
+            let exit = self.exit_of_staged(staged);
             (exit.end(), Some(self.ran(&act, exit)))
         };
         self.finish_act(id, end, changes, vec![], unapplied, command);
+    }
+
+    /// How a command ended whose changes are staged: of one that was rolled back for that, not by itself.
+    fn exit_of_staged(&mut self, staged: &ActStaged) -> ExitFact {
+        let back = staged.unapplied.iter().any(|left| left.why == WhyUnapplied::RolledBack);
+        let nothing = staged.changes.is_empty() && staged.beside == 0;
+        match (self.state.rolls_back(), Unclean::made(&staged.unapplied)) {
+            (true, None) if back => self.choices.of(&[
+                ExitFact::TimedOut { limit_ms: 1000 },
+                ExitFact::Signalled { signal: 9 },
+                ExitFact::Cancelled,
+            ]),
+            (true, None) if !nothing => ExitFact::Exited { code: self.choices.pick(2) as i32 },
+            _ => self.exit(),
+        }
     }
 
     /// Nobody can tell what became of an act. The next time, a person does.
@@ -1052,11 +1141,8 @@ impl World {
 
     fn judge(&mut self, act: ActId) {
         let verdict = match self.state.gate_run().unwrap() {
-            (Some(ExitFact::Exited { code: 0 }), false) => GateVerdict::Passed,
-            (Some(ExitFact::Exited { code: 0 } | ExitFact::Cancelled | ExitFact::DriverLost) | None, _) => {
-                GateVerdict::Errored
-            }
-            (Some(_), _) => GateVerdict::Failed,
+            (said, SameTree::Yes) => said,
+            (said, SameTree::No) => said.on_another_tree(),
         };
         self.append(Body::GateJudged(GateJudged { act, tree: tree(&self.files), verdict }));
     }

@@ -177,7 +177,7 @@ impl Run {
             argv: vec!["sh".into(), "run.sh".into()],
             limit_ms: 60_000,
             attempts: 1,
-            with: Vec::new(),
+            ..Gate::command(Vec::new())
         };
         let gated = with != WithGate::None;
         self.push(Body::RunCreated(Box::new(RunCreated {
@@ -278,6 +278,7 @@ impl Run {
             survivors: 0,
             caps: Vec::new(),
             traffic: None,
+            tests: None,
             containment: Some(containment),
         };
         let end = if passes { ActEnd::Done } else { ActEnd::Failed };

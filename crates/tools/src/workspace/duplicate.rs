@@ -240,8 +240,10 @@ impl Copied {
     /// What is another by now than it was copied.
     pub(super) fn compare(&self, root: &OwnedFd, workspace: &Workspace) -> Result<Found, FileError> {
         let rules = Rules::new(&workspace.outer);
-        let mut reader =
-            Reader { copied: self, path: Vec::new(), rules, seen: BTreeSet::new(), found: Found::default() };
+        let of = |errno: Errno| FileError::io(&RelPath::root(), errno);
+        let owner = rustix::fs::fstat(root).map_err(of)?.st_uid;
+        let (seen, found) = (BTreeSet::new(), Found::default());
+        let mut reader = Reader { copied: self, path: Vec::new(), rules, seen, found, owner };
         reader.folder(root, 0, false)?;
         let Reader { seen, mut found, .. } = reader;
         // Backwards: what is in a folder comes before it.
@@ -264,6 +266,8 @@ struct Reader<'w> {
     /// What is there still, as what it was.
     seen: BTreeSet<Vec<u8>>,
     found: Found,
+    /// Whose all of the copy was.
+    owner: u32,
 }
 
 impl Reader<'_> {
@@ -297,6 +301,9 @@ impl Reader<'_> {
         let failed = |source: io::Error| FileError::Io { path: path.clone(), source };
         let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| failed(errno.into()))?;
+        if stat.st_uid != self.owner {
+            self.found.owners.push(path.clone());
+        }
         let had = self.copied.had.get(&self.path);
         if self.path.len() > LONGEST {
             self.found.special.push(path);

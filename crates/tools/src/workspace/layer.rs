@@ -82,6 +82,8 @@ pub struct Found {
     pub gone_folders: Vec<RelPath>,
     /// What can be no part of a workspace: special files, files that give rights, folders nested too deep.
     pub special: Vec<RelPath>,
+    /// Files and folders that have another owner than they had.
+    pub owners: Vec<RelPath>,
 }
 
 impl Layer {
@@ -230,6 +232,12 @@ impl Reader<'_> {
             None => None,
         };
         let was_folder = beneath.as_ref().is_some_and(|stat| Kind::of(stat) == Kind::Folder);
+        // What is written to for the first time is copied with its owner.
+        let owner = |of: &Stat| (of.st_uid, of.st_gid, FileType::from_raw_mode(of.st_mode));
+        let is_same = |was: &&Stat| owner(was).2 == owner(&stat).2;
+        if beneath.as_ref().filter(is_same).is_some_and(|was| owner(was) != owner(&stat)) {
+            self.found.owners.push(path.clone());
+        }
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
             return match (lower, was_folder) {

@@ -224,7 +224,15 @@ impl Ready {
         self.world.pass("after a command, its record lost");
         self.world.with(|state| state.left.insert(act, Left::Record(Box::new(record(Ended::DriverLost)))));
         self.world.pass("after a command that its supervisor killed");
-        let record = record(Ended::Exited(code));
+        // As a shell says it.
+        let mut record = record(if code > 128 { Ended::Signalled(code - 128) } else { Ended::Exited(code) });
+        if line.starts_with("check") {
+            // As a runner of tests says it.
+            let (passed, failed) = (1 - code, code);
+            let said = format!("test result: so. {passed} passed; {failed} failed; 0 ignored\n");
+            record.output.total = said.len() as u64;
+            record.output.head = said.into_bytes();
+        }
         self.world.with(|state| state.left.insert(act, Left::Record(Box::new(record.clone()))));
         self.world.pass("after a command");
         record
@@ -242,6 +250,7 @@ fn carry_out_in(layer: &Path, base: &Path, line: &str) -> i32 {
             fs::write(layer.join(format!("also-{file}")), format!("{text}\n")).unwrap();
             0
         }
+        ["crash", file, text] => 137 + carry_out_in(layer, base, &format!("append {file} {text}")),
         ["remove", file] if base.join(file).exists() => {
             let kind = rustix::fs::FileType::CharacterDevice;
             let place = layer.join(file);
@@ -253,7 +262,8 @@ fn carry_out_in(layer: &Path, base: &Path, line: &str) -> i32 {
     }
 }
 
-/// Does what a line says: `append FILE TEXT`, `remove FILE`, `check FILE TEXT`, `fail`.
+/// Does what a line says: `append FILE TEXT`, `crash FILE TEXT` (the same, and a signal ends it), `remove FILE`,
+/// `check FILE TEXT`, `fail`.
 pub(crate) fn carry_out(base: &Path, line: &str) -> i32 {
     let words: Vec<&str> = line.split(' ').collect();
     match words.as_slice() {
@@ -263,6 +273,7 @@ pub(crate) fn carry_out(base: &Path, line: &str) -> i32 {
             fs::write(&path, format!("{before}{text}\n")).unwrap();
             0
         }
+        ["crash", file, text] => 137 + carry_out(base, &format!("append {file} {text}")),
         ["remove", file] => i32::from(fs::remove_file(base.join(file)).is_err()),
         ["check", file, text] => {
             i32::from(!fs::read_to_string(base.join(file)).unwrap_or_default().contains(text))

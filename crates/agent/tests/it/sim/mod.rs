@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use provost_agent::{
-    Answer as Given, Ending, Interrupt, Order, Queued, Runtime, Says, Unobserved, Word, enqueue,
+    Answer as Given, Ending, Interrupt, Order, Queued, Runtime, Says, Session, Unobserved, Word, enqueue,
 };
 use provost_core::act::{ActEnd, Intent};
 use provost_core::contract::Source;
@@ -117,6 +117,7 @@ impl Sim {
             client: Arc::new(SimClient(world.clone())),
             variables: Arc::new(|_| None),
             drift: provost_agent::Drift::Refused,
+            mandate: Arc::new(provost_agent::Standing),
             approver: Arc::new(Approver),
             observer: Arc::new(Unobserved),
             retry: RetryPolicy::default(),
@@ -140,9 +141,13 @@ impl Sim {
                 let interrupt = Interrupt::new().unwrap();
                 let ending = match (&run, self.scenario.begins) {
                     (Some(run), _) => self.runtime.resume(run, &given, interrupt).await,
-                    (None, Begins::Ordered) => {
-                        self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending)
-                    }
+                    (None, Begins::Ordered) => match self.scenario.session.clone() {
+                        None => self.runtime.start(self.order(), interrupt).await.map(|(_, ending)| ending),
+                        Some(authorized) => {
+                            let session = Session { run: "sim-session".parse().unwrap(), authorized };
+                            self.runtime.start_session(self.order(), session, interrupt).await
+                        }
+                    },
                     (None, Begins::Queued | Begins::Cancelled) => {
                         let run = self.enqueue().await;
                         self.runtime.resume(&run, &given, interrupt).await
@@ -264,7 +269,9 @@ impl Sim {
             // What was lost counts against the budget of tokens, which may then end the run sooner.
             let spent_by_what_was_lost = lost > 0 && self.scenario.contract.budget.tokens.is_some();
             let end = End { outcome, verified, files, steps: ledger.steps, usage };
-            Over { end, folders, may_differ: cut_short || spent_by_what_was_lost }
+            // A driver that comes anew takes its time.
+            let out_of_time = self.scenario.session.is_some() && self.scenario.expires;
+            Over { end, folders, may_differ: cut_short || spent_by_what_was_lost || out_of_time }
         })
     }
 }
@@ -280,7 +287,7 @@ fn explore(seed: u64, most: u64) -> u64 {
     let mut schedules = 0;
     sim.world.keep(Keep::Points);
     let over = sim.drive();
-    assert!(!over.may_differ, "seed {seed}: nothing was cut short");
+    assert!(!over.may_differ || sim.scenario.expires, "seed {seed}: nothing was cut short");
     let whole = over.end.clone();
     let mut lies = over.left();
     for first in sim.world.take_points() {

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use provost_core::budget::Budget;
-use provost_core::contract::{Contract, Gate};
+use provost_core::contract::{Contract, Counted, Gate};
+use provost_core::digest::Digest;
 use provost_core::event::ModelFact;
 use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
 use provost_core::route::{Escalate, Route, RouteId, Routing, Unresolved};
+use provost_core::session::Authorized;
 use provost_model::Answer;
 use serde_json::json;
 
+use super::world::BEGINNING;
 use super::{agents, servers};
 use crate::support::call;
 
@@ -54,6 +57,10 @@ pub(crate) struct Scenario {
     pub(crate) window: Option<u64>,
     /// What a model answers where it is asked for a summary.
     pub(crate) summary: Answer,
+    /// What holds it, where it is a governed session.
+    pub(crate) session: Option<Authorized>,
+    /// Whether that may run out on the way.
+    pub(crate) expires: bool,
 }
 
 /// What the root is to do.
@@ -75,6 +82,17 @@ impl Scenario {
         // Drawn apart, so that a seed's script stays what it was.
         if Draw::new(seed ^ 0x5742).below(3) == 0 {
             contract.policy.workspace = WorkspaceMode::staged();
+        }
+        // Drawn apart, as everything below: of a command that was cut short nothing is kept.
+        let mut rolls = Draw::new(seed ^ 0x726f_6c6c);
+        let all_or_nothing = contract.policy.workspace.is_staged() && rolls.below(2) == 0;
+        if all_or_nothing {
+            contract.policy.workspace = WorkspaceMode::all_or_nothing();
+            for place in 0..=rolls.below(2) {
+                let mut call = call("exec", json!({ "argv": ["sh", "-c", "crash b.txt half"] }));
+                call.id = format!("call-crash-{place}");
+                script.insert(rolls.below(1 + script.len() as u64) as usize, Answer::calls(vec![call]));
+            }
         }
         // Drawn apart, so that other seeds' scripts stay what they were.
         if Draw::new(seed ^ 0x6267).below(4) == 0 {
@@ -111,6 +129,9 @@ impl Scenario {
                 let line = ["check a.txt one", "check a.txt never", "check b.txt bee"][kind as usize - 1];
                 let mut gate = Gate::command(vec!["sh".into(), "-c".into(), line.into()]);
                 gate.attempts = 2;
+                if Draw::new(seed ^ 0x636f_756e).below(2) == 0 {
+                    gate.counted = Counted::AgainstBase;
+                }
                 contract.gate = Some(gate);
             }
         }
@@ -120,6 +141,16 @@ impl Scenario {
             2 => Begins::Cancelled,
             _ => Begins::Ordered,
         };
+        // Drawn apart, as above.
+        let mut times = Draw::new(seed ^ 0x7365_7373);
+        let is_session = contract.policy.workspace.is_staged() && times.below(2) == 0;
+        let expires = is_session && times.below(2) == 0;
+        let session = (is_session && begins == Begins::Ordered).then(|| Authorized {
+            payload: Digest::ZERO,
+            not_before_ms: BEGINNING,
+            expires_ms: if expires { BEGINNING + 10 * (80 + times.below(160)) } else { u64::MAX },
+            rollbacks: 1,
+        });
         // Drawn apart, as above.
         let mut routes = Draw::new(seed ^ 0x726f);
         let refused_from = (routes.below(4) == 0).then(|| 1 + routes.below(2) as usize);
@@ -152,7 +183,7 @@ impl Scenario {
             agents::add(&mut tree, &mut script, &mut scripts);
         }
         scripts.insert(GOAL.to_owned(), script);
-        Self { begins, contract, scripts, refused_from, window, summary }
+        Self { begins, contract, scripts, refused_from, window, summary, session, expires }
     }
 }
 

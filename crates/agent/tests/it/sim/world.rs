@@ -46,6 +46,9 @@ pub(crate) struct State {
     pub(crate) clock_ms: u64,
 }
 
+/// When a world begins, in milliseconds since the Unix epoch.
+pub(crate) const BEGINNING: u64 = 1_796_000_000_000;
+
 impl State {
     pub(crate) fn new() -> Self {
         Self {
@@ -59,7 +62,7 @@ impl State {
             ran: Vec::new(),
             letters: Vec::new(),
             billed: 0,
-            clock_ms: 1_796_000_000_000,
+            clock_ms: BEGINNING,
         }
     }
 }

@@ -101,7 +101,9 @@ pub(super) fn standing(stage: Stage, driven: Driven, differs: Differs) -> State 
         | Stage::Refused
         | Stage::BudgetSpent
         | Stage::Stalled
-        | Stage::SchemaFailed => State::Failed,
+        | Stage::SchemaFailed
+        | Stage::RolledBack
+        | Stage::Unauthorized => State::Failed,
         Stage::Cancelled | Stage::Cancelling => State::Cancelled,
         _ if driven == Driven::Yes => State::Running,
         // As `run` said when it left.

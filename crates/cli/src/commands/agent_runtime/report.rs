@@ -83,8 +83,10 @@ async fn failure(place: &Place, run: &RunId, account: &Account) -> Result<(Failu
                 "nothing was changed: the files are as they were before".to_owned(),
             ),
             Outcome::GateFailed => (FailureKind::Other, code, finished.outcome.to_string()),
-            Outcome::Refused => (FailureKind::PermissionDenied, code, finished.outcome.to_string()),
-            Outcome::Stopped { why: StopWhy::Stalled | StopWhy::Schema } => {
+            Outcome::Refused | Outcome::Unauthorized { .. } => {
+                (FailureKind::PermissionDenied, code, finished.outcome.to_string())
+            }
+            Outcome::Stopped { why: StopWhy::Stalled | StopWhy::Schema | StopWhy::RolledBack } => {
                 (FailureKind::Other, code, finished.outcome.to_string())
             }
             Outcome::Stopped { why: StopWhy::Cancelled } => (FailureKind::Interrupted, code, by(account)),

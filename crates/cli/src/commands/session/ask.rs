@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use provost::core::caps::Caps;
+use provost::core::contract::Counted;
 use provost::core::path::RelPath;
 use provost::core::policy::Policy;
 use provost::core::session::Request;
@@ -75,6 +76,10 @@ pub(super) async fn ask(
     let mut contract = terms(world, &goal, &root, &args.terms)?.routing(routing);
     held(&mut contract.policy)?;
     contract.limits.command_ms = COMMAND_MS;
+    if let Some(gate) = &mut contract.gate {
+        // Where what it prints says nothing of tests, there is nothing to count.
+        gate.counted = Counted::AgainstBase;
+    }
     let mut model = choose_model(&args.terms.model)?;
     apart(&model, &others)?;
     price(world, &args.terms.price, &root, (&mut model, &mut others), &mut contract)?;

@@ -10,7 +10,7 @@ use provost::core::session::Authorization;
 use provost::evidence::signer::Signer;
 use provost::evidence::ssh;
 use provost::govern::{
-    Folder, Fresh, Runner, SessionError, Sessions, SignedFile, carry_out, check, close, give_out,
+    Folder, Fresh, Revocations, Runner, SessionError, Sessions, SignedFile, carry_out, check, close, give_out,
     prepare as make_ready,
 };
 
@@ -147,6 +147,8 @@ async fn go_on(
                 with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
             let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
             runtime.pace = args.pace.pace.unwrap_or_default();
+            let trust = world.trust_path(args.trust.trust.as_deref())?;
+            runtime.mandate = Arc::new(Revocations::of(sessions, trust, &prepared));
             carry_out(&runtime, folder, &prepared, interrupt()?).await?
         }
     };

@@ -240,6 +240,7 @@ pub(super) fn ran(code: i32, rung: Rung) -> CommandFact {
         survivors: 0,
         caps: Vec::new(),
         traffic: None,
+        tests: None,
         containment: Some(receipt(rung)),
     }
 }

@@ -152,7 +152,7 @@ fn neither_the_gate_nor_the_end_nor_a_pause_comes_while_one_runs() {
 
     let mut hand = Hand::workspace(1);
     let process = hand.starts(0);
-    hand.does(Body::RunCancelled(RunCancelled { by: "somebody".to_owned() }));
+    hand.does(Body::RunCancelled(RunCancelled::by("somebody")));
     assert_eq!(hand.0.next(), Next::EndProcess(process));
     hand.cannot(hand.end(CANCELLED, false), "still runs");
     hand.does(ended(process, wrote(10)));

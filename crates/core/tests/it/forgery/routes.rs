@@ -142,7 +142,7 @@ fn a_request_that_was_lost_with_its_driver_is_charged_first_thing_and_made_again
 
     // Also where the run was cancelled before anybody took it up again.
     let mut closed = hand(routing());
-    closed.does(Body::RunCancelled(RunCancelled { by: "somebody".to_owned() }));
+    closed.does(Body::RunCancelled(RunCancelled::by("somebody")));
     closed.cannot(lost(&closed, 0), "nothing new begins");
     closed.attach(Rung::R3);
     closed.does(lost(&closed, 0));
