@@ -3,8 +3,8 @@
 
 use provost_core::digest::TreeDigest;
 use provost_core::path::RelPath;
-use provost_evidence::git::{GitError, NewCommit, Repository};
-use provost_evidence::tree::{Mode, tree_digest};
+use provost_evidence::git::{FileWanted, GitError, NewCommit, Repository};
+use provost_evidence::tree::tree_digest;
 use provost_evidence::verify::Base as _;
 
 use crate::SessionError;
@@ -19,7 +19,7 @@ pub struct Accept<'a> {
     /// The subtree that it worked on.
     pub scope: &'a RelPath,
     /// The files that it changed, named from the subtree; `None` where one is gone.
-    pub files: &'a [(RelPath, Option<(Mode, Vec<u8>)>)],
+    pub files: &'a [(RelPath, FileWanted)],
     /// The tree that it must come to.
     pub tree: &'a TreeDigest,
     /// The branch to make.

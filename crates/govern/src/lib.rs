@@ -34,7 +34,7 @@ pub use prepare::{Prepared, Runner, check, prepare};
 pub use replay::{Again, Found, replay};
 pub use request::{Ask, JUDGES, LAYER, TASK_LIMIT, propose};
 pub use toolchain::{Toolchain, toolchain};
-pub use trial::{Bench, FileWanted};
+pub use trial::Bench;
 
 /// Why a session cannot go on.
 #[derive(Debug, thiserror::Error)]

@@ -18,11 +18,12 @@ use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
 use provost_evidence::content::Salt;
+use provost_evidence::git::FileWanted;
 use provost_evidence::tree::Mode;
 
 use crate::SessionError;
 use crate::folder::at;
-use crate::trial::{Bench, FileWanted};
+use crate::trial::Bench;
 
 /// What became of one recorded command when it was done again.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use provost_agent::{command_environment, toolchain_folders};
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
-use provost_evidence::git::Repository;
+use provost_evidence::git::{FileWanted, Repository};
 use provost_evidence::tree::Mode;
 use provost_sandbox::image::ImageStore;
 use provost_sandbox::{Cancel, Command, ExitRecord, ImageRoot, Probe, Profile, RungChoice, Sandbox};
@@ -38,9 +38,6 @@ pub struct Bench<'a> {
     /// An empty folder of its own, for as long as the try lasts.
     pub scratch: PathBuf,
 }
-
-/// One file as it is to be: its mode and its content, `None` where it is gone.
-pub type FileWanted = Option<(Mode, Vec<u8>)>;
 
 impl Bench<'_> {
     /// The folder that is tried in.
