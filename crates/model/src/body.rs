@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use sha2::{Digest as _, Sha256};
 
 use crate::wire::Encode;
 
@@ -31,6 +32,13 @@ impl RequestBody {
 }
 
 impl RequestBody {
+    /// The SHA-256 of all of it, hexadecimal.
+    pub(crate) fn sha256(&self) -> String {
+        let mut hash = Sha256::new();
+        self.pieces.iter().for_each(|piece| hash.update(piece));
+        provost_core::digest::Digest::new(hash.finalize().into()).to_string()
+    }
+
     /// One text.
     pub(crate) fn whole(text: String) -> Self {
         let left = text.len() as u64;

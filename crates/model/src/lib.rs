@@ -30,6 +30,7 @@ mod retry;
 mod scripted;
 mod scrub;
 mod secret;
+mod sigv4;
 pub mod sse;
 pub mod wire;
 
@@ -44,4 +45,5 @@ pub use remote::{Remote, RemoteBuilder, RemoteError};
 pub use retry::{RetryPolicy, parse_retry_after};
 pub use scripted::{Record, Scripted};
 pub use secret::{Auth, Secret};
+pub use sigv4::AwsKeys;
 pub use wire::WireKind;

@@ -1,5 +1,7 @@
 //! A provider over HTTP: a wire, an address and a key.
 
+use std::time::SystemTime;
+
 use provost_core::transcript::Message;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::time::Instant;
@@ -8,6 +10,7 @@ use crate::body::RequestBody;
 use crate::http::{HttpClient, Limits, Reply};
 use crate::presets::{Affinity, Quirk};
 use crate::scrub::Clean;
+use crate::sigv4::AwsKeys;
 use crate::sse::{EVENT_LIMIT, SseEvent};
 use crate::wire::{Decode, Encode, EncodeOptions, Framing, Progress, WireKind};
 use crate::{
@@ -154,6 +157,7 @@ impl RemoteBuilder {
             url: self.kind.url(&self.base, &self.options.model),
             base: self.base,
             secret: self.auth.secret().cloned(),
+            signer: self.auth.aws().cloned(),
             headers,
             http: self.http,
             options: self.options,
@@ -164,8 +168,16 @@ impl RemoteBuilder {
 }
 
 /// Headers that a request gets by itself.
-const OWN_HEADERS: [&str; 6] =
-    ["authorization", "x-api-key", "x-goog-api-key", "api-key", "content-type", "idempotency-key"];
+const OWN_HEADERS: [&str; 8] = [
+    "authorization",
+    "x-api-key",
+    "x-goog-api-key",
+    "api-key",
+    "content-type",
+    "idempotency-key",
+    "x-amz-date",
+    "x-amz-security-token",
+];
 
 static IDEMPOTENCY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -187,6 +199,7 @@ pub struct Remote {
     base: BaseUrl,
     url: reqwest::Url,
     secret: Option<Secret>,
+    signer: Option<AwsKeys>,
     headers: HeaderMap,
     http: HttpClient,
     options: EncodeOptions,
@@ -332,6 +345,12 @@ impl RemoteDialogue {
         headers.insert(IDEMPOTENCY.clone(), id);
         let limits = Limits::new(start, invocation.timeout, invocation.idle);
         let body = RequestBody::of(self.encoder.as_ref(), invocation.max_output);
+        if let Some(keys) = &remote.signer {
+            let asked = ("POST", remote.url.as_str());
+            keys.sign(asked, &mut headers, body.sha256(), SystemTime::now()).map_err(|why| {
+                Failure::new(FailureClass::Setup, format!("the request cannot be signed: {why}"))
+            })?;
+        }
         let mut reply =
             remote.http.post(remote.url.clone(), headers, body, limits, remote.secret.as_ref()).await?;
 

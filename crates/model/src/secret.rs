@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::sigv4::AwsKeys;
+
 /// A credential. Its `Debug` and `Display` print `[secret]`; the value leaves only through [`Secret::expose`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -51,10 +53,12 @@ pub enum Auth {
     XGoogApiKey(Secret),
     /// `api-key: <key>`, as Azure takes it.
     ApiKey(Secret),
+    /// A signature with the keys of an AWS account.
+    Aws(AwsKeys),
 }
 
 impl Auth {
-    /// The credential, if there is one.
+    /// The credential, if there is one: what could come back in a server's words.
     pub fn secret(&self) -> Option<&Secret> {
         match self {
             Self::None => None,
@@ -62,13 +66,23 @@ impl Auth {
             | Self::XApiKey(secret)
             | Self::XGoogApiKey(secret)
             | Self::ApiKey(secret) => Some(secret),
+            // The key is not sent, and the token is.
+            Self::Aws(keys) => Some(keys.session.as_ref().unwrap_or(&keys.key)),
         }
     }
 
-    /// The header that carries it, and its value.
+    /// The keys, where it is a signature.
+    pub(crate) fn aws(&self) -> Option<&AwsKeys> {
+        match self {
+            Self::Aws(keys) => Some(keys),
+            _ => None,
+        }
+    }
+
+    /// The header that carries it, and its value; `None` where it is none or differs from one request to the next.
     pub(crate) fn header(&self) -> Option<(&'static str, String)> {
         match self {
-            Self::None => None,
+            Self::None | Self::Aws(_) => None,
             Self::Bearer(secret) => Some(("authorization", format!("Bearer {}", secret.expose()))),
             Self::XApiKey(secret) => Some(("x-api-key", secret.expose().to_owned())),
             Self::XGoogApiKey(secret) => Some(("x-goog-api-key", secret.expose().to_owned())),

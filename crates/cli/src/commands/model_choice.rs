@@ -8,7 +8,7 @@ use provost::core::text::{Lines, visible};
 use provost::model::cassette::{Recorder, Replay};
 use provost::model::catalogue::Catalogue;
 use provost::model::presets::{AuthStyle, Place, Preset};
-use provost::model::{Auth, BaseUrl, BaseUrlError, PlainHttp, Provider, Remote, Secret, WireKind};
+use provost::model::{Auth, AwsKeys, BaseUrl, BaseUrlError, PlainHttp, Provider, Remote, Secret, WireKind};
 
 use crate::args::{CassetteArgs, ModelArgs, Wire};
 use crate::failure::Failure;
@@ -39,6 +39,9 @@ impl Cassette {
         args.record.map(Self::Record).or_else(|| args.replay.map(Self::Replay))
     }
 }
+
+/// Where the keys of an AWS account are.
+pub(super) const AWS_KEYS: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
 
 /// Whether the provider needs its key: one that is never asked does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,13 +213,21 @@ impl ModelChoice {
             let style = row.map_or_else(|| AuthStyle::usual(kind), |row| row.auth_on(kind));
             return Ok(style.with(Secret::new(key)));
         }
+        let signed = row.and_then(|row| row.signed(base)).filter(|_| self.key_env.is_none());
+        if let Some((service, region)) = signed
+            && let Some(keys) = aws_keys(world, service, region)?
+        {
+            return Ok(Auth::Aws(keys));
+        }
         // A server on this machine, or one's own runtime, needs no key, unless one was named.
         let own = self.provider.is_some_and(|row| row.place == Place::Local);
         if self.key_env.is_none() && (own || is_local(base)) {
             return Ok(Auth::None);
         }
         let variables: Vec<String> = variables.iter().map(|variable| format!("`{variable}`")).collect();
+        let none = "and `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY` do not hold keys to sign with";
         Err(match variables.as_slice() {
+            [one] if signed.is_some() => format!("the environment variable {one} holds no key, {none}"),
             [one] => format!("the environment variable {one} holds no key"),
             several => format!("none of the environment variables {} holds a key", several.join(", ")),
         })
@@ -263,6 +274,19 @@ pub(super) fn connect_all(
 fn is_key_variable(name: &str) -> bool {
     let known = || Preset::all().iter().any(|row| row.key_vars.contains(&name));
     ["KEY", "TOKEN"].iter().any(|end| name.to_ascii_uppercase().ends_with(end)) || known()
+}
+
+/// The keys of an AWS account from the environment, where they are there. The host's region goes before the environment's.
+fn aws_keys(world: &World, service: &str, region: Option<&str>) -> Result<Option<AwsKeys>, String> {
+    let [id, key] = AWS_KEYS.map(|variable| world.var(variable));
+    let (Some(id), Some(key)) = (id, key) else { return Ok(None) };
+    let named = ["AWS_REGION", "AWS_DEFAULT_REGION"].into_iter().find_map(|variable| world.var(variable));
+    let region = region.map(str::to_owned).or(named).ok_or(
+        "requests are signed for a region, and neither the base URL nor the environment variable `AWS_REGION` names one",
+    )?;
+    let session = world.var("AWS_SESSION_TOKEN").map(Secret::new);
+    let service = service.to_owned();
+    Ok(Some(AwsKeys { id: Secret::new(id), key: Secret::new(key), session, region, service }))
 }
 
 fn is_local(base: &BaseUrl) -> bool {

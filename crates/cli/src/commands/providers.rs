@@ -3,13 +3,18 @@
 use provost::model::presets::{Place, Preset, Quirk};
 use serde_json::json;
 
+use super::model_choice::AWS_KEYS;
 use crate::args::{Providers, Wire};
 use crate::render::{JsonLines, say};
 use crate::world::World;
 
 pub(crate) fn providers(world: &World, args: &Providers) -> u8 {
     // Whether there is one, never what it is.
-    let set = |row: &Preset| row.key_vars.iter().copied().find(|variable| world.var(variable).is_some());
+    let is_set = |variable: &&str| world.var(variable).is_some();
+    let signs = |row: &Preset| row.signs.is_some() && AWS_KEYS.iter().all(is_set);
+    let set = |row: &Preset| {
+        row.key_vars.iter().copied().find(is_set).or_else(|| signs(row).then_some(AWS_KEYS[0]))
+    };
     if args.json {
         for row in Preset::all() {
             JsonLines::say(&json!({

@@ -390,6 +390,10 @@ fn a_run_with_a_server_is_forked() {
     let journal = scene.env.journal("the-fork");
     let listed = bodies(&journal, "server.listed");
     assert_eq!((listed.len(), &listed[1].get("changed")), (2, &None));
+    // Its folder is another, which the model is told of: that is on record, and no news to a person.
+    assert_eq!(bodies(&journal, "prompt.broke").len(), 1);
+    let log = scene.env.provost(["log", "the-fork"]).code(0).stdout;
+    assert!(!log.contains("is not what was sent before:"), "{log}");
 }
 
 /// Four hundred tools are cut down to what a prompt bears, with words.

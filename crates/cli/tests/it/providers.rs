@@ -183,3 +183,40 @@ fn i8_only_what_is_called_like_a_key_is_sent_as_one() {
         assert_eq!(model.requests().len(), usize::from(code == 0), "{variable}");
     }
 }
+
+/// I8: Bedrock is asked with its own key, or signed with those of an account; none of these is anywhere else.
+#[test]
+fn i8_bedrock_is_asked_by_signature_where_it_has_no_key() {
+    const SECRET: &str = "wJalrXUtnFEMIcanary7MDENGbPxRfiCYEXAMPLEKEY";
+    const TOKEN: &str = "canary-token-of-a-session-9c1e";
+    let run = |variables: &[(&str, &str)], code: i32| {
+        let (env, repo, model) = crate::script::scene([crate::script::submit()]);
+        let bundle = env.at("bundle").display().to_string();
+        let args = env.run_args(&repo.path, &model, &["--provider", "bedrock", "--export", &bundle]);
+        let mut command = env.provost_command(args);
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        let ran = crate::support::finish(command).code(code);
+        for secret in [SECRET, TOKEN] {
+            assert!(crate::support::files_with(env.root(), secret).is_empty());
+            assert!(!ran.stdout.contains(secret) && !ran.stderr.contains(secret));
+        }
+        let asked = model.requests().first().map(|request| request["headers"].to_string());
+        (asked.unwrap_or_default(), ran.stderr)
+    };
+    let keys = [
+        ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("AWS_SESSION_TOKEN", TOKEN),
+    ];
+    let region = ("AWS_REGION", "eu-central-1");
+    let (asked, _) = run(&[&keys[..], &[region]].concat(), 0);
+    let signed = ["authorization", "x-amz-date", "x-amz-security-token"];
+    assert!(signed.iter().all(|header| asked.contains(header)), "{asked}");
+    // Bedrock's own key goes before.
+    let (asked, _) = run(&[&keys[..], &[region, ("AWS_BEARER_TOKEN_BEDROCK", "own-key-4f7a")]].concat(), 0);
+    assert!(asked.contains("authorization") && !asked.contains("x-amz"), "{asked}");
+    let (asked, said) = run(&keys, 2);
+    assert!(asked.is_empty() && said.contains("`AWS_REGION`"), "{said}");
+}

@@ -5,7 +5,7 @@
 
 mod read;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::Url;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -242,14 +242,16 @@ impl Catalogue {
 
     async fn get(&self, url: Url) -> Result<Value, Failure> {
         let limits = Limits::new(Instant::now(), TIMEOUT, IDLE);
-        let reply = self.http.get(url, self.headers()?, limits, self.auth.secret()).await?;
+        let headers = self.headers(("GET", &url), &RequestBody::whole(String::new()))?;
+        let reply = self.http.get(url, headers, limits, self.auth.secret()).await?;
         Self::read(reply).await
     }
 
     async fn post(&self, url: Url, body: String) -> Result<Value, Failure> {
         let limits = Limits::new(Instant::now(), TIMEOUT, IDLE);
         let body = RequestBody::whole(body);
-        let reply = self.http.post(url, self.headers()?, body, limits, self.auth.secret()).await?;
+        let headers = self.headers(("POST", &url), &body)?;
+        let reply = self.http.post(url, headers, body, limits, self.auth.secret()).await?;
         Self::read(reply).await
     }
 
@@ -265,7 +267,7 @@ impl Catalogue {
         serde_json::from_slice(&body).map_err(|error| malformed(format!("the list is not JSON: {error}")))
     }
 
-    fn headers(&self) -> Result<HeaderMap, Failure> {
+    fn headers(&self, (method, url): (&str, &Url), body: &RequestBody) -> Result<HeaderMap, Failure> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
@@ -276,6 +278,10 @@ impl Catalogue {
             let value = sensitive(secret, &value)
                 .map_err(|error| Failure::new(FailureClass::Setup, error.to_string()))?;
             headers.insert(name, value);
+        }
+        if let Some(keys) = self.auth.aws() {
+            keys.sign((method, url.as_str()), &mut headers, body.sha256(), SystemTime::now())
+                .map_err(|why| Failure::new(FailureClass::Setup, why))?;
         }
         Ok(headers)
     }

@@ -20,6 +20,8 @@ pub struct Preset {
     pub base_url: Option<&'static str>,
     /// How it takes the key.
     pub auth: AuthStyle,
+    /// The service that requests may be signed for with the keys of an AWS account, where it takes such instead of a key.
+    pub signs: Option<&'static str>,
     /// Environment variables that hold the key, the first that is set counting.
     pub key_vars: &'static [&'static str],
     /// Where it runs.
@@ -141,6 +143,16 @@ impl Preset {
             }
             _ => self.base_url.unwrap_or("https://RESOURCE.openai.azure.com/openai/v1"),
         }
+    }
+
+    /// What requests to `base` may be signed for: the service, and the region where the host names it. Only where the service
+    /// is known by its host, or has none of the vendor's.
+    pub fn signed<'a>(&self, base: &'a BaseUrl) -> Option<(&'static str, Option<&'a str>)> {
+        let (service, host) = (self.signs?, base.host());
+        let region =
+            host.strip_prefix("bedrock-runtime.").and_then(|rest| rest.strip_suffix(".amazonaws.com"));
+        let elsewhere = self.host_ends.iter().any(|its| is_host(its, host)) && region.is_none();
+        (!elsewhere).then_some((service, region))
     }
 
     /// How it takes a key on `wire`, which may be another than its own.

@@ -16,6 +16,7 @@ const fn hosted(
         wire: WireKind::OpenAiChat,
         base_url: Some(base_url),
         auth: AuthStyle::Bearer,
+        signs: None,
         key_vars,
         place: Place::Hosted,
         host_ends: &[],
@@ -74,9 +75,10 @@ pub(super) const TABLE: &[Preset] = &[
         quirks: &[Quirk::MaxCompletionTokens, CACHE_KEY],
         ..hosted("azure", "Azure OpenAI", "", &["AZURE_OPENAI_API_KEY"])
     },
-    // Each region has a host of its own. Asked with Bedrock's own keys: requests are not signed (SigV4).
+    // Each region has a host of its own. Asked with Bedrock's own keys, or signed with those of an account.
     Preset {
         base_url: None,
+        signs: Some("bedrock"),
         host_ends: &["bedrock-runtime.*.amazonaws.com", "bedrock-mantle.*.api.aws"],
         ..hosted("bedrock", "Amazon Bedrock, compatible", "", &["AWS_BEARER_TOKEN_BEDROCK"])
     },

@@ -15,5 +15,6 @@ mod raw_server;
 mod rehearsal;
 mod retrying;
 mod scripted;
+mod sigv4;
 mod sse;
 mod support;
