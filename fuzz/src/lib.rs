@@ -5,6 +5,7 @@
 mod egress;
 mod evidence;
 mod model;
+mod names;
 mod shell;
 mod tools;
 mod world;
@@ -22,6 +23,7 @@ use provost_evidence::canonical::to_canonical;
 pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
 pub use model::{anthropic, chat, events_log, gemini, ollama, responses, script, sse};
+pub use names::names;
 pub use shell::shell;
 pub use tools::{arguments, exit_record, patch};
 
