@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use provost_core::act::{Change, FileFact};
 use provost_core::digest::Digest;
 use provost_core::path::RelPath;
-use provost_core::policy::Policy;
+use provost_core::policy::{Effect, Layer, Policy};
 use provost_core::text::{Lines, visible};
 
 use crate::canonical::sha256;
@@ -49,15 +49,26 @@ fn mode_of(side: Option<&FileFact>) -> Option<Mode> {
     side?.mode.parse().ok()
 }
 
-/// Changes where the policy denies writing by a rule, and files that a session does not have.
+/// The policy's denials of writing as they are where case does not count: for paths in lower case.
+fn in_lower_case(policy: &Policy) -> Policy {
+    let denials = policy.layers.iter().flat_map(|layer| &layer.rules).filter(|rule| rule.effect == Effect::Deny);
+    let lower = denials.filter_map(|rule| rule.pattern.as_str().to_lowercase().parse().ok());
+    Policy { layers: vec![Layer::denying("denials", lower.collect())], ..policy.clone() }
+}
+
+/// Changes where the policy denies writing by a rule, in whatever case, and files that a session does not have.
 pub(crate) fn outside(policy: &Policy, net: &Net<'_>) -> Vec<String> {
     let mut found = Vec::new();
+    let caseless = in_lower_case(policy);
     for change in net.changes() {
         let path = &change.path;
         if path.is_root() {
             found.push("the workspace itself is named as a file".to_owned());
         }
-        if policy.denies_writing_by_rule(path) {
+        let lower = RelPath::try_from(path.as_str().to_lowercase()).ok();
+        if policy.denies_writing_by_rule(path)
+            || lower.is_some_and(|lower| caseless.denies_writing_by_rule(&lower))
+        {
             found.push(format!("{} is protected: the policy denies writing there", shown(path)));
         }
         if let Some(after) = &change.after
