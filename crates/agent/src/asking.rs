@@ -4,8 +4,8 @@
 //! nor whom. This record does, until what became of the request is in the journal. It is written by rename and never
 //! synced: it has to survive the process, not the power. A machine that lost power may have asked and not know it.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use provost_core::event::{Body, ModelFailed};
@@ -85,7 +85,15 @@ impl Kept {
     fn write(&self) -> io::Result<()> {
         let json = serde_json::to_vec(&self.asking)?;
         let new = self.path.with_extension("new");
-        fs::write(&new, json)?;
+        // Made here and now: whatever else lies under the name is no file of ours, and a pipe would be waited on for ever.
+        let mut file = match File::create_new(&new) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                remove_at(&new)?;
+                File::create_new(&new)?
+            }
+            made => made?,
+        };
+        file.write_all(&json)?;
         fs::rename(&new, &self.path)
     }
 }

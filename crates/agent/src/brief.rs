@@ -3,22 +3,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jsonschema::{PatternOptions, Validator};
-use provost_core::brief::{Brief, BriefFact, ImageFact, LARGEST_IMAGE, LARGEST_SCHEMA, MOST_IMAGES};
+use provost_core::brief::{Brief, BriefFact, ImageFact, LARGEST_IMAGE, MOST_IMAGES};
 use provost_core::digest::Digest;
 use provost_core::transcript::Image;
 use provost_model::{Beside, OutputSchema, Prelude, Provider};
-use serde_json::Value;
 
 use crate::error::RunError;
 use crate::recorder::Recorder;
+use crate::schema::{Schema, parsed};
 
 /// Most bytes of all images together: a request holds all of them.
 const ALL_IMAGES: u64 = 20 * 1024 * 1024;
-
-/// What is said of a wrong answer: so many failures, and so much of each.
-const FAILURES: usize = 5;
-const FAILURE: usize = 300;
 
 /// An image, by what its bytes begin with: PNG, JPEG, GIF or WebP.
 ///
@@ -163,93 +158,9 @@ pub(crate) fn tell(
     Ok(())
 }
 
-fn parsed(text: &str) -> Result<Value, RunError> {
-    serde_json::from_str(text).map_err(|error| RunError::Contract(format!("the schema is no JSON: {error}")))
-}
-
-/// What the last answer is held against.
-pub(crate) struct Schema(Validator);
-
-impl Schema {
-    pub(crate) fn read(text: &str) -> Result<Self, RunError> {
-        if text.len() as u64 > LARGEST_SCHEMA {
-            let most = LARGEST_SCHEMA >> 10;
-            return Err(RunError::Contract(format!("the schema is longer than {most} KiB")));
-        }
-        let schema = parsed(text)?;
-        if !schema.is_object() {
-            return Err(RunError::Contract("the schema is no JSON object".to_owned()));
-        }
-        jsonschema::options()
-            // What the model says decides how long a pattern is looked for: one that backtracks could look for ever.
-            .with_pattern_options(PatternOptions::regex())
-            .build(&schema)
-            .map(Self)
-            .map_err(|error| RunError::Contract(format!("the schema cannot be used: {error}")))
-    }
-
-    /// What is wrong with an answer, a line each; `None` where nothing is.
-    pub(crate) fn wrong(&self, answer: &str) -> Option<String> {
-        let value: Value = match serde_json::from_str(answer) {
-            Ok(value) => value,
-            Err(error) => return Some(format!("it is no JSON: {error}")),
-        };
-        let failures: Vec<String> = self
-            .0
-            .iter_errors(&value)
-            .take(FAILURES)
-            .map(|error| {
-                let at = error.instance_path().to_string();
-                let at = if at.is_empty() { "at its top".to_owned() } else { format!("at `{at}`") };
-                clipped(&format!("{at}: {error}"))
-            })
-            .collect();
-        (!failures.is_empty()).then(|| failures.join("\n"))
-    }
-}
-
-fn clipped(text: &str) -> String {
-    if text.chars().count() <= FAILURE {
-        return text.to_owned();
-    }
-    format!("{}…", text.chars().take(FAILURE).collect::<String>())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_is_held_against_the_schema_and_told_where_it_is_wrong() {
-        let schema = Schema::read(
-            r#"{"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}, "s": {"pattern": "^a+$"}}}"#,
-        )
-        .unwrap();
-        assert_eq!(schema.wrong(r#"{"n": 1, "s": "aaa"}"#), None);
-        for (answer, words) in [
-            ("the answer is 1", "it is no JSON: expected ident at line 1 column 2"),
-            ("```json\n{\"n\": 1}\n```", "it is no JSON: expected value at line 1 column 1"),
-            ("[]", "at its top: [] is not of type \"object\""),
-            ("{}", "at its top: \"n\" is a required property"),
-            (r#"{"n": "1"}"#, "at `/n`: \"1\" is not of type \"integer\""),
-        ] {
-            assert_eq!(schema.wrong(answer).as_deref(), Some(words), "{answer}");
-        }
-        let long = format!(r#"{{"n": "{}"}}"#, "x".repeat(10_000));
-        assert!(schema.wrong(&long).unwrap().len() < 2 * FAILURE);
-    }
-
-    #[test]
-    fn i9_what_is_no_schema_is_refused() {
-        let refused = |text: &str| Schema::read(text).map(drop).unwrap_err().to_string();
-        assert!(refused("{").contains("no JSON"));
-        assert!(refused("7").contains("no JSON object"));
-        assert!(refused(r#"{"type": "nothing"}"#).contains("cannot be used"));
-        // Nothing is fetched.
-        assert!(refused(r#"{"$ref": "http://127.0.0.1:9/schema"}"#).contains("cannot be used"));
-        assert!(refused(r#"{"pattern": "(a)\\1"}"#).contains("cannot be used"));
-        assert!(refused(&format!("{{\"title\": \"{}\"}}", "x".repeat(70_000))).contains("64 KiB"));
-    }
 
     #[test]
     fn images_are_told_by_their_bytes() {

@@ -17,7 +17,6 @@ use provost_model::Prelude;
 use provost_tools::Registry;
 
 use crate::ahead::Ahead;
-use crate::brief::Schema;
 use crate::door::{Dials, Processes, Servers};
 use crate::error::RunError;
 use crate::executor::Contained;
@@ -27,6 +26,7 @@ use crate::mail::{Mail, Stop};
 use crate::recorder::Recorder;
 use crate::removal::remove_at;
 use crate::runtime::Runtime;
+use crate::schema::Schema;
 use crate::talk::{Asked, Talk};
 use crate::tree::{Aside, Narrow};
 use provost_sandbox::image::Image;

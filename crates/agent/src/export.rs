@@ -40,6 +40,9 @@ pub enum ExportError {
     /// The run was cancelled before it began.
     #[error("run `{0}` was cancelled before it began: it did nothing that could be proved")]
     Nothing(RunId),
+    /// The run never began: it has a name and, where it was queued, its orders.
+    #[error("run `{0}` never began: it did nothing that could be proved")]
+    NotBegun(RunId),
 }
 
 impl ExportError {
@@ -47,7 +50,10 @@ impl ExportError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Store(error) => crate::error::store_exit_code(error),
-            Self::Assemble(AssembleError::NotOver) | Self::Bundle(_) | Self::Nothing(_) => 2,
+            Self::Assemble(AssembleError::NotOver)
+            | Self::Bundle(_)
+            | Self::Nothing(_)
+            | Self::NotBegun(_) => 2,
             // The store holds what does not verify, or not all that evidence needs.
             Self::Assemble(_) | Self::Gone(_) => 8,
         }
@@ -71,6 +77,9 @@ pub async fn export(
     let state = RunState::fold(run.clone(), &events).map_err(AssembleError::from)?;
     if state.next() == Next::Dropped {
         return Err(ExportError::Nothing(run.clone()));
+    }
+    if state.created().is_none() {
+        return Err(ExportError::NotBegun(run.clone()));
     }
     let mut contents: HashMap<Digest, Vec<u8>> = HashMap::new();
     for change in state.net_changes().values() {

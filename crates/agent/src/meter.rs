@@ -25,7 +25,7 @@ pub(crate) fn charge(failure: &Failure, reserved: Reserved) -> (Option<Usage>, b
             let output = u64::from(answer_bytes).div_ceil(BYTES_PER_TOKEN).min(reserved.output);
             let known = counted.unwrap_or(Usage { input: reserved.input, ..Usage::default() });
             let estimated = counted.is_none() || output > known.output;
-            (Some(Usage { output: known.output.max(output), ..known }), estimated)
+            (Some(plausible(Usage { output: known.output.max(output), ..known })), estimated)
         }
     }
 }

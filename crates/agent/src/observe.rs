@@ -3,7 +3,7 @@
 use provost_core::act::Touch;
 use provost_core::digest::Digest;
 use provost_core::event::Event;
-use provost_core::id::ActId;
+use provost_core::id::{ActId, AgentId};
 use provost_core::policy::Decision;
 use provost_model::BoxFuture;
 
@@ -44,6 +44,19 @@ pub struct Question {
     pub touches: Vec<Touch>,
     /// The rule that asks.
     pub decision: Decision,
+    /// Which agent wants it, where that is not the root.
+    pub asker: Option<Asker>,
+}
+
+/// An agent that another one started, and that wants to do something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// Its id.
+    pub agent: AgentId,
+    /// What it is called.
+    pub name: String,
+    /// What it is to do.
+    pub goal: String,
 }
 
 /// An approver's word.

@@ -17,6 +17,7 @@ use provost_core::event::{
 use provost_core::id::{ActId, AgentId, RunId};
 use provost_core::path::RelPath;
 use provost_core::policy::{Containment, Effect, Ordered, Policy};
+use provost_core::price::MOST_TIERS;
 use provost_core::route::RouteId;
 use provost_core::server;
 use provost_core::session::Authorized;
@@ -34,7 +35,7 @@ use provost_tools::{Context, Exec, Registry, SeenState, Tool};
 
 use crate::ahead::Ahead;
 use crate::asking;
-use crate::brief::{self, Schema};
+use crate::brief;
 use crate::door::{Servers, dials};
 use crate::driver::{Driver, Ending};
 use crate::error::RunError;
@@ -49,6 +50,7 @@ use crate::prompt;
 use crate::queue;
 use crate::recorder::Recorder;
 use crate::rewind;
+use crate::schema::Schema;
 use crate::talk::{Asked, Talk};
 use crate::tree::{Aside, Narrow};
 
@@ -824,6 +826,12 @@ pub(crate) fn check(contract: &Contract) -> Result<(), RunError> {
         return refuse(
             "a bound on cost needs a price of each model: without one the cost is unknown, not zero",
         );
+    }
+    let priced = contract.routing.others.iter().filter_map(|route| route.price.as_ref());
+    if priced.chain(&contract.price).any(|price| price.tiers.len() > MOST_TIERS) {
+        return Err(RunError::Contract(format!(
+            "a price has more than {MOST_TIERS} tiers, which is more than any vendor's"
+        )));
     }
     server::check(&contract.servers).map_err(RunError::Contract)?;
     if !contract.servers.is_empty() && contract.policy.workspace.is_staged() {

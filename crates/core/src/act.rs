@@ -378,6 +378,9 @@ pub enum ExitFact {
     Cancelled,
     /// It was killed because its driver died.
     DriverLost,
+    /// It never started, and nothing of it has run. Only of a background command: its container may be found not to start
+    /// when the act that orders it is over.
+    NotStarted,
 }
 
 impl ExitFact {
@@ -385,7 +388,9 @@ impl ExitFact {
     pub fn end(self) -> ActEnd {
         match self {
             Self::Exited { code: 0 } => ActEnd::Done,
-            Self::Exited { .. } | Self::Signalled { .. } | Self::Capped { .. } => ActEnd::Failed,
+            Self::Exited { .. } | Self::Signalled { .. } | Self::Capped { .. } | Self::NotStarted => {
+                ActEnd::Failed
+            }
             Self::TimedOut { .. } => ActEnd::TimedOut,
             Self::Cancelled | Self::DriverLost => ActEnd::Interrupted,
         }

@@ -136,6 +136,11 @@ pub fn started_by(tool: &str) -> Option<&str> {
 
 const STARTER: &str = "server ";
 
+/// What the result of an act that started a server begins with, where the server did not come up: the act itself is done.
+pub fn came_not_up(server: &str) -> String {
+    format!("The server `{server}` was started and did not come up")
+}
+
 /// A server said what tools it has. The first such word of a run holds; another one is measured against it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -95,6 +95,7 @@ pub fn report(argv: &[String], exit: &ExitFact, output: Output<'_>) -> String {
         ExitFact::DriverLost => {
             put!(text, "interrupted: it was ended because the program that ran it ended; {until_then}");
         }
+        ExitFact::NotStarted => text.push_str(NOT_STARTED),
     }
     text.push('\n');
     if output.total == 0 {
@@ -156,6 +157,8 @@ pub fn clipped(line: &str) -> String {
     show::clip(line, 200)
 }
 
+const NOT_STARTED: &str = "it could not be started after all, and nothing of it was run";
+
 /// How a command that went on ended, in words.
 pub fn how(exit: Option<&ExitFact>) -> String {
     match exit {
@@ -174,6 +177,7 @@ pub fn how(exit: Option<&ExitFact>) -> String {
         Some(ExitFact::DriverLost) => {
             "driver died: the program that ran it ended, and it with all its processes".to_owned()
         }
+        Some(ExitFact::NotStarted) => NOT_STARTED.to_owned(),
         None => "driver died: the program that ran it ended, and left no record of how it ended".to_owned(),
     }
 }

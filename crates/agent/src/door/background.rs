@@ -40,6 +40,9 @@ pub(crate) struct Live {
     pub(super) published: Option<Publish>,
 }
 
+/// How one ended; or why it never started, which of a container may be known late.
+pub(super) type Ended = Result<ExitRecord, Failure>;
+
 /// All of them.
 pub(crate) type Processes = BTreeMap<ActId, Live>;
 
@@ -84,6 +87,19 @@ impl Part {
     }
 }
 
+/// The numbers of a command of which nothing ran.
+fn never_started(shown: u64) -> CommandFact {
+    CommandFact {
+        exit: ExitFact::NotStarted,
+        duration_ms: 0,
+        output_bytes: shown,
+        survivors: 0,
+        caps: Vec::new(),
+        traffic: None,
+        containment: None,
+    }
+}
+
 impl Driver<'_> {
     /// Starts a command that goes on when its act is over.
     pub(super) async fn start_background(
@@ -123,7 +139,7 @@ impl Driver<'_> {
             Some(Ok(published)) => Some(published),
             Some(Err(why)) => return self.fail(act, &format!("{why} Nothing was run.")),
         };
-        self.look_before_command().await?;
+        self.look_before_command(self.agent).await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         self.make_record(act)?;
         let asked = (request.limit != Duration::MAX).then_some(request.limit);
@@ -148,13 +164,12 @@ impl Driver<'_> {
         let (part, ended) = if let Some(part) = part {
             (part, None)
         } else {
-            match self.await_outcome(act).await? {
+            match self.await_end(act).await? {
                 Ok(record) => (Part::rest(&record.output, 0), Some(record)),
-                Err(CommandError::NotStarted(failure)) => {
+                Err(failure) => {
                     self.background.remove(&act);
                     return self.did_not_start(act, &failure);
                 }
-                Err(error) => return Err(RunError::Internal(error.to_string())),
             }
         };
         let exit = ended.as_ref().map(|record| super::command::exit_fact(record.ended));
@@ -169,7 +184,7 @@ impl Driver<'_> {
         result.duration_ms = millis(begun);
         self.end(act, result)?;
         match ended {
-            Some(record) => self.process_ended(act, record).await,
+            Some(record) => self.process_ended(act, Ok(record)).await,
             None => Ok(()),
         }
     }
@@ -228,8 +243,8 @@ impl Driver<'_> {
                 result.duration_ms = millis(begun);
                 return self.end(act, result);
             }
-            let record = self.await_end(process).await?;
-            self.process_ended(process, record).await?;
+            let ended = self.await_end(process).await?;
+            self.process_ended(process, ended).await?;
         }
         self.tell_end(act, process).await
     }
@@ -254,6 +269,8 @@ impl Driver<'_> {
         let exit = end.command.as_ref().map(|command| command.exit);
         let text = if self.recorder.state().untold_processes().any(|(untold, _)| untold == process)
             || shown < total
+            // Why is in there, and nowhere else.
+            || exit == Some(ExitFact::NotStarted)
         {
             String::from_utf8_lossy(&self.recorder.bytes(&end.report).await?).into_owned()
         } else {
@@ -319,12 +336,7 @@ impl Driver<'_> {
     }
 
     /// Waits for the end of a command that is about to end. What it still dials is answered: it cannot end before.
-    pub(super) async fn await_end(&mut self, process: ActId) -> Result<ExitRecord, RunError> {
-        self.await_outcome(process).await?.map_err(|error| RunError::Internal(error.to_string()))
-    }
-
-    /// The same of one that may turn out not to have started: by a container engine that is known late.
-    async fn await_outcome(&mut self, process: ActId) -> Result<Result<ExitRecord, CommandError>, RunError> {
+    pub(super) async fn await_end(&mut self, process: ActId) -> Result<Ended, RunError> {
         let Some(live) = self.background.get(&process) else {
             return Err(RunError::Internal(format!("{} does not run here", process::name(process))));
         };
@@ -335,7 +347,11 @@ impl Driver<'_> {
             tokio::select! {
                 biased;
                 Some(next) = self.dials.1.recv() => serve_dial(&mut self.recorder, next).await?,
-                ended = &mut ended => return Ok(ended),
+                ended = &mut ended => return match ended {
+                    Ok(record) => Ok(Ok(record)),
+                    Err(CommandError::NotStarted(failure)) => Ok(Err(failure)),
+                    Err(error) => Err(RunError::Internal(error.to_string())),
+                },
             }
         }
     }
@@ -344,8 +360,8 @@ impl Driver<'_> {
     pub(crate) async fn end_process(&mut self, process: ActId) -> Result<(), RunError> {
         if let Some(live) = self.background.get(&process) {
             live.command.kill();
-            let record = self.await_end(process).await?;
-            self.process_ended(process, record).await
+            let ended = self.await_end(process).await?;
+            self.process_ended(process, ended).await
         } else if self.recorder.state().lost_processes().contains(&process) {
             self.process_lost(process).await
         } else {
@@ -375,13 +391,13 @@ impl Driver<'_> {
         let ended = self.background.iter().filter(|(_, live)| live.command.has_ended());
         let ended: Vec<ActId> = ended.map(|(process, _)| *process).collect();
         for process in ended {
-            let record = self.await_end(process).await?;
-            self.process_ended(process, record).await?;
+            let ended = self.await_end(process).await?;
+            self.process_ended(process, ended).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn process_ended(&mut self, process: ActId, record: ExitRecord) -> Result<(), RunError> {
+    pub(super) async fn process_ended(&mut self, process: ActId, ended: Ended) -> Result<(), RunError> {
         let (net, published) = match self.background.remove(&process) {
             Some(Live { egress, published, .. }) => (egress.map(|egress| egress.report()), published),
             None => (None, None),
@@ -392,10 +408,17 @@ impl Driver<'_> {
         let net = net.unwrap_or_default();
         let published = published.map(|published| published.report());
         let found = self.look_after(&[process], None).await?;
-        let command = fact_of(&record, &net, self.recorder.state().containment());
-        let rest = Part::rest(&record.output, self.shown(process).unwrap_or_default());
+        let shown = self.shown(process).unwrap_or_default();
+        let (command, rest, notes) = match ended {
+            Ok(record) => {
+                let command = fact_of(&record, &net, self.recorder.state().containment());
+                (command, Part::rest(&record.output, shown), notes_of(&record, &net))
+            }
+            // The act that was to start it said that it runs. What was shown is what the engine said.
+            Err(failure) => (never_started(shown), Part::nothing(shown), format!("\n{failure}")),
+        };
         let mut report = rest.tell(&process::name(process), Standing::Ended(Some(&command.exit)));
-        report.push_str(&notes_of(&record, &net));
+        report.push_str(&notes);
         self.record_end(process, (Some(command), published), report, found)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, Intent};
 use provost_core::containment::{Receipt, Rung};
 use provost_core::event::Settlement;
-use provost_core::id::ActId;
+use provost_core::id::{ActId, AgentId};
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
@@ -33,7 +33,7 @@ impl Driver<'_> {
 
     /// Runs a command in the workspace and records what it did.
     pub(crate) async fn run_command(&mut self, act: ActId, request: CommandRequest) -> Result<(), RunError> {
-        self.look_before_command().await?;
+        self.look_before_command(self.agent).await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         if !self.stages(act) || !self.stages_in_copy() {
             return self.run_command_in(place, act, request, None).await;
@@ -57,12 +57,12 @@ impl Driver<'_> {
     }
 
     /// What changed since the journal last looked is on record before a command starts, and its containment knows the
-    /// names that are there.
-    pub(super) async fn look_before_command(&mut self) -> Result<(), RunError> {
+    /// names that are there, and which of them are closed to whose command it is.
+    pub(super) async fn look_before_command(&mut self, of: AgentId) -> Result<(), RunError> {
         self.note_drift().await?;
         let policy = self.recorder.state().created().map(|created| created.policy.clone());
         if let Some(policy) = policy
-            && (self.names_changed(&policy)? | self.narrowed()?
+            && (self.names_changed(&policy)? | self.narrowed(of)?
                 || self.files.build_folders_changed(&policy)?)
         {
             self.sandbox = self.runtime.contain(&policy, &self.narrow, &mut self.files)?;
@@ -70,10 +70,10 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Whether the rules of the agent at hand guard other names than its containment knows.
-    fn narrowed(&mut self) -> Result<bool, RunError> {
+    /// Whether an agent's rules guard other names than the containment knows.
+    fn narrowed(&mut self, of: AgentId) -> Result<bool, RunError> {
         let state = self.recorder.state();
-        let bound = state.bound_as(self.agent);
+        let bound = state.bound_as(of);
         match state.policy_of(bound) {
             Some(policy) => self.narrow.look(bound, policy, &self.files),
             None => Ok(false),

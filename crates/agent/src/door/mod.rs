@@ -23,7 +23,7 @@ use provost_core::event::{
     ActApproved, ActDecided, ActFinished, ActSettled, ActStarted, Body, CallInvalid, CallRef, InvalidCall,
     ProcessChanged, Seen, Told, Unapplied, Verdict, WorkspaceDrifted,
 };
-use provost_core::id::ActId;
+use provost_core::id::{ActId, AgentId};
 use provost_core::outcome::Pause;
 use provost_core::path::RelPath;
 use provost_core::policy::{Effect as Decided, Ordered};
@@ -36,7 +36,7 @@ use provost_tools::{BadCall, Context, Effect, Observation};
 use crate::ahead::Sight;
 use crate::driver::Driver;
 use crate::error::RunError;
-use crate::observe::{Question, Word};
+use crate::observe::{Asker, Question, Word};
 use crate::runtime::{Answer, Says};
 
 /// Whether the workspace changed without an act.
@@ -119,7 +119,8 @@ impl Driver<'_> {
         recovery: Recovery,
     ) -> Result<ActId, RunError> {
         let state = self.recorder.state();
-        let policy = state.policy_of(state.acting());
+        // What the contract orders is decided by its policy, whoever's turn it is.
+        let policy = state.policy_of(call.map_or(AgentId::ROOT, |_| state.acting()));
         let policy = policy.ok_or_else(|| RunError::Internal("no contract".to_owned()))?;
         let decision = match call {
             Some(_) => policy.decide(&touches, state.rung()),
@@ -171,14 +172,24 @@ impl Driver<'_> {
             .ok_or_else(|| RunError::Internal(format!("act {act} is not open")))
     }
 
+    /// An agent for whoever is asked about what it wants; `None` for the root.
+    async fn asker(&self, agent: AgentId) -> Result<Option<Asker>, RunError> {
+        let Some(found) = self.recorder.state().agent(agent) else { return Ok(None) };
+        let Some((name, goal)) = found.name().map(str::to_owned).zip(found.goal()) else { return Ok(None) };
+        let goal = self.recorder.bytes(&goal).await?;
+        Ok(Some(Asker { agent, name, goal: String::from_utf8_lossy(&goal).into_owned() }))
+    }
+
     /// Asks whoever answers for the policy, or parks the run.
     pub(crate) async fn approve(&mut self, act: ActId) -> Result<(), RunError> {
         let open = self.open_act(act)?;
         // What a person is asked about is on record first, so that it can still be answered later.
         self.recorder.commit().await?;
         let args = self.recorder.bytes(&open.args).await?;
+        let asker = self.asker(open.agent).await?;
         let question = Question {
             act,
+            asker,
             tool: open.tool,
             args: String::from_utf8_lossy(&args).into_owned(),
             touches: open.touches,

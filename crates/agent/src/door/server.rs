@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use provost_core::act::{ActEnd, Intent, Recovery};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, ServerAccepted, ServerListed};
-use provost_core::id::ActId;
+use provost_core::id::{ActId, AgentId};
 use provost_core::outcome::Pause;
-use provost_core::server::{Server, starter};
+use provost_core::server::{Server, came_not_up, starter};
 use provost_core::transcript::ToolSpec;
 use provost_sandbox::RunError as CommandError;
 use provost_tools::mcp::{Connection, Cut, Fitted, ForeignTool, Met, Unanswered, fit};
@@ -73,7 +73,8 @@ impl Driver<'_> {
                 return self.fail(act, &format!("{why}. Nothing was run."));
             }
         };
-        self.look_before_command().await?;
+        // It is there for all agents, so that it is held to what the contract says and to no orders of whoever calls first.
+        self.look_before_command(AgentId::ROOT).await?;
         let place = Place { sandbox: self.sandbox.clone(), root: self.files.root().to_owned() };
         self.make_record(act)?;
         let (argv, cwd) = (request.argv.clone(), request.cwd.clone());
@@ -171,19 +172,22 @@ impl Driver<'_> {
         why: &str,
         begun: Instant,
     ) -> Result<(), RunError> {
-        let text = format!("The server `{}` was started and did not come up: {why}.", server.name);
+        let text = format!("{}: {why}.", came_not_up(&server.name));
         let mut result = ActResult::of(ActEnd::Done, text);
         result.duration_ms = millis(begun);
         self.end(act, result)?;
         if let Some(live) = self.background.get(&act) {
             live.command.kill();
         }
-        let record = self.await_end(act).await?;
-        let said = [record.output.head.as_slice(), record.output.tail.as_slice()].concat();
+        let ended = self.await_end(act).await?;
+        let said = match &ended {
+            Ok(record) => [record.output.head.as_slice(), record.output.tail.as_slice()].concat(),
+            Err(failure) => failure.to_string().into_bytes(),
+        };
         let said = String::from_utf8_lossy(&said[said.len().saturating_sub(LAST_WORDS)..]).trim().to_owned();
         let why = if said.is_empty() { why.to_owned() } else { format!("{why}. It wrote last:\n{said}") };
         self.servers.failed.insert(server.name.clone(), why);
-        self.process_ended(act, record).await
+        self.process_ended(act, ended).await
     }
 
     /// Puts on record what a server offers. What the model is told of it is what the run took first.

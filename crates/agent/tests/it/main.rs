@@ -16,6 +16,7 @@ mod planner;
 mod programs;
 mod prompts;
 mod races;
+mod refusals;
 mod routing;
 mod sim;
 mod staged;

@@ -175,9 +175,10 @@ impl<'a> Follower<'a> {
             return Ok(Asked::GoOn);
         };
         let args = held::text(self.place, &self.run, open.args).await?.unwrap_or_default();
+        let asker = held::asker(self.place, &self.run, &self.state, open.agent).await?;
         let terminal = Terminal::new(Preview::new(Path::new(&created.root), created.limits));
         let question =
-            Question { act, tool: open.tool, args, touches: open.touches, decision: open.decision };
+            Question { act, tool: open.tool, args, touches: open.touches, decision: open.decision, asker };
         let word = {
             let answer = terminal.decide(&question);
             tokio::pin!(answer);

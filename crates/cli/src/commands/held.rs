@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use provost::agent::Words;
+use provost::agent::{Asker, Words};
 use provost::core::act::Change;
 use provost::core::digest::Digest;
-use provost::core::id::RunId;
+use provost::core::id::{AgentId, RunId};
 use provost::core::state::RunState;
 use provost::journal::Store;
 
@@ -47,6 +47,19 @@ impl Held {
 pub(crate) async fn text(place: &Place, run: &RunId, digest: Digest) -> Result<Option<String>, Failure> {
     let bytes = place.store.blob(run, digest).await?;
     Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// An agent that wants something; `None` for the root.
+pub(crate) async fn asker(
+    place: &Place,
+    run: &RunId,
+    state: &RunState,
+    agent: AgentId,
+) -> Result<Option<Asker>, Failure> {
+    let found = state.agent(agent).and_then(|found| Some((found.name()?.to_owned(), found.goal()?)));
+    let Some((name, goal)) = found else { return Ok(None) };
+    let goal = text(place, run, goal).await?.unwrap_or_else(|| "(dropped)".to_owned());
+    Ok(Some(Asker { agent, name, goal }))
 }
 
 /// What differs from the start.

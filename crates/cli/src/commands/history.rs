@@ -23,7 +23,7 @@ use super::status::Glance;
 use crate::args::{Log, Runs, Show};
 use crate::failure::Failure;
 use crate::render::{
-    Changed, Console, JsonLines, cost, counted, duration, ending_line, say, standing, tokens, words,
+    Changed, Console, JsonLines, cost, counted, duration, ending_line, going_on, say, standing, tokens, words,
 };
 use crate::world::World;
 
@@ -79,7 +79,8 @@ pub(super) async fn last_line(
         (Some(Ending::Over(finished)), _) => Some(ending_line(&named, &Ending::Over(finished), state)),
         // Why, stands above.
         (_, Stage::Held | Stage::Withdrawn) => {
-            Some(format!("held: no worker takes it. `provost resume {named}` goes on with it"))
+            let resume = going_on(&named, state);
+            Some(format!("held: no worker takes it. `provost resume {resume}` goes on with it"))
         }
         (_, Stage::Cancelled) => Some("cancelled before it began".to_owned()),
         (Some(ending), _) => Some(ending_line(&named, &ending, state)),
@@ -144,7 +145,11 @@ pub(super) async fn words_of(place: &Place, run: &RunId, event: &Event) -> Resul
         Body::Submitted(body) => Some(body.summary),
         _ => None,
     };
-    Held::of(place, run, wanted).await
+    let reasons = match &event.body {
+        Body::Submitted(body) => body.wrong,
+        _ => None,
+    };
+    Held::of(place, run, wanted.into_iter().chain(reasons)).await
 }
 
 pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
@@ -213,12 +218,7 @@ pub(crate) async fn show(world: &World, args: Show) -> Result<u8, Failure> {
         Some(commit) => say!("commit: {commit}, scope `{}`", shown(created.source.scope().as_str())),
         None => say!("commit: none"),
     }
-    say!(
-        "model: {} ({}, {})",
-        shown(&created.model.name),
-        created.model.wire,
-        shown(&created.model.endpoint)
-    );
+    say!("model: {}", words::model(&created.model));
     if created.model.replayed {
         say!("replayed from a cassette: nobody was asked, and it cost nothing");
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use provost::core::event::ModelFact;
+use provost::core::text::{Lines, visible};
 use provost::model::cassette::{Recorder, Replay};
 use provost::model::catalogue::Catalogue;
 use provost::model::presets::{AuthStyle, Place, Preset};
@@ -44,6 +45,15 @@ impl Cassette {
 enum Keys {
     Sent,
     None,
+}
+
+/// Where a model stands among those of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stands {
+    /// It is asked first: options of the endpoint are its own.
+    First,
+    /// It is named beside it.
+    Beside,
 }
 
 impl Wire {
@@ -133,12 +143,17 @@ impl ModelChoice {
     }
 
     /// The provider, with its key from the environment where it is to have one.
-    fn remote(&self, world: &World, keys: Keys) -> Result<Arc<dyn Provider>, Failure> {
+    fn remote(&self, world: &World, keys: Keys, stands: Stands) -> Result<Arc<dyn Provider>, Failure> {
         let (base, row) = self.endpoint(world)?;
         let auth = match keys {
-            Keys::Sent => self.auth(world, &base, row).map_err(|no_key| {
-                Failure::usage(no_key)
-                    .hint("set it, or name another with --key-env VAR (one that ends in KEY or TOKEN)")
+            Keys::Sent => self.auth(world, &base, row).map_err(|no_key| match stands {
+                Stands::First => Failure::usage(no_key)
+                    .hint("set it, or name another with --key-env VAR (one that ends in KEY or TOKEN)"),
+                Stands::Beside => Failure::usage(format!(
+                    "`{}`, which is named beside the first model: {no_key}",
+                    visible(&self.name, Lines::Escape)
+                ))
+                .hint("set it, or leave that model out (--key-env is of the first model alone)"),
             })?,
             Keys::None => Auth::None,
         };
@@ -218,8 +233,9 @@ pub(super) fn connect_all(
     world: &World,
 ) -> Result<Connected, Failure> {
     let all = |keys| -> Result<Connected, Failure> {
-        let others: Result<Vec<_>, _> = others.iter().map(|other| other.remote(world, keys)).collect();
-        Ok((first.remote(world, keys)?, others?))
+        let others: Result<Vec<_>, _> =
+            others.iter().map(|other| other.remote(world, keys, Stands::Beside)).collect();
+        Ok((first.remote(world, keys, Stands::First)?, others?))
     };
     let shared = |one: Recorder| Arc::new(one) as Arc<dyn Provider>;
     match &first.cassette {

@@ -164,6 +164,7 @@ async fn account(
             Pause::Indeterminate => format!("act {id} was to:"),
             _ => format!("act {id} would:"),
         });
+        out.extend(held::asker(place, run, state, act.agent).await?.as_ref().map(words::asker_line));
         let args = held::text(place, run, act.args).await?.unwrap_or_default();
         if let Some(created) = state.created() {
             let preview = Preview::new(&created.root, created.limits);

@@ -11,7 +11,7 @@ use provost::model::presets::Place;
 use provost::model::prices::{Format, Prices};
 
 use super::files::read_bounded;
-use super::model_choice::ModelChoice;
+use super::model_choice::{ModelChoice, Stands};
 use super::setup::keep_outside;
 use crate::args::PriceArgs;
 use crate::failure::Failure;
@@ -56,13 +56,13 @@ pub(super) fn price(
     let given = args.price.map(|(input, output)| Price::flat(input, output).known_from(PriceFrom::Given));
     let known = know(&prices, first, &mut contract.limits);
     contract.price = given.or(known);
-    check(&contract.budget, first, contract.price.as_ref())?;
+    check(&contract.budget, first, Stands::First, contract.price.as_ref())?;
     let mut routes = std::mem::take(&mut contract.routing.others);
     for (model, route) in others.iter_mut().zip(&mut routes) {
         let known = know(&prices, model, &mut contract.limits);
         route.price = route.price.take().or(known);
         route.model = model.fact();
-        check(&contract.budget, model, route.price.as_ref())?;
+        check(&contract.budget, model, Stands::Beside, route.price.as_ref())?;
     }
     contract.routing.others = routes;
     Ok(())
@@ -80,7 +80,7 @@ fn know(prices: &Prices, model: &mut ModelChoice, limits: &mut Limits) -> Option
 }
 
 /// A bound on money needs a price of each model.
-fn check(budget: &Budget, model: &ModelChoice, price: Option<&Price>) -> Result<(), Failure> {
+fn check(budget: &Budget, model: &ModelChoice, stands: Stands, price: Option<&Price>) -> Result<(), Failure> {
     if budget.cost_micros.is_none() || price.is_some() {
         return Ok(());
     }
@@ -89,6 +89,15 @@ fn check(budget: &Budget, model: &ModelChoice, price: Option<&Price>) -> Result<
         Some(row) => (format!("`{name}` at `{}`", row.name), ""),
         None => (format!("`{name}` at an endpoint that is no provider's"), ", or name its --provider"),
     };
+    if let (Stands::Beside, Some(row)) = (stands, model.row()) {
+        return Err(Failure::usage(format!(
+            "--max-cost needs a price, and of {whose}, which is named beside the first model, none is known"
+        ))
+        .hint(format!(
+            "write it behind the model, as in {}/{name}=IN/OUT, or put the model into a file of prices (--prices FILE)",
+            row.name
+        )));
+    }
     Err(Failure::usage(format!("--max-cost needs a price, and of {whose} none is known"))
         .hint(format!("give --price IN/OUT, or put the model into a file of prices (--prices FILE){hint}")))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use provost::agent::{Order, source_of};
+use provost::agent::{Ending, Order, source_of};
 use provost::core::agents::AgentLimits;
 use provost::core::budget::Budget;
 use provost::core::contract::{Contract, Gate, Source};
@@ -40,6 +40,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     if let Some(file) = &args.cassette.record {
         keep_outside("the cassette", file, &order.workspace)?;
     }
+    let recorded = args.cassette.record.clone();
     model.cassette = Cassette::of(args.cassette);
     price(world, &args.order.price, &order.workspace, (&mut model, &mut others), &mut order.contract)?;
     window(world, &mut model).await?;
@@ -55,6 +56,13 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
     runtime.pace = args.pace.pace.unwrap_or_default();
     let (run, ending) = runtime.start(order, interrupt()?).await?;
+    if let (Some(file), Ending::Paused(_)) = (recorded, &ending) {
+        eprintln!(
+            "note: the cassette `{}` ends where the run pauses, and what a resume asks is not kept on it. For a whole one give \
+             `--record` another file and a run that ends without a pause (--yes answers every question)",
+            file.display()
+        );
+    }
     output.ended(&place, &run, &ending, export).await
 }
 

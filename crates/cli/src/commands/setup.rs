@@ -324,16 +324,44 @@ pub(crate) fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     Ok(key)
 }
 
-/// Refuses a path in the workspace, where the agent could put a link in its place, or read and change what is there.
+/// Refuses a path in the workspace, or one that leads through it: the agent could put a link in its place, or read and
+/// change what is there.
 pub(crate) fn keep_outside(what: &str, path: &Path, workspace: &Path) -> Result<(), Failure> {
     let Ok(workspace) = workspace.canonicalize() else { return Ok(()) };
     let absolute = std::path::absolute(path).at(path)?;
-    let real = absolute.ancestors().find_map(|above| above.canonicalize().ok());
-    if real.is_some_and(|real| real.starts_with(&workspace)) {
+    if leads_into(&absolute, &workspace) {
         return Err(Failure::usage(format!(
             "{what} `{}` lies in the workspace, which is the agent's: choose a place outside of it",
             path.display()
         )));
     }
     Ok(())
+}
+
+/// Whether any name on the way to `path` is one in `folder`, links followed one by one. `folder` has none in it.
+fn leads_into(path: &Path, folder: &Path) -> bool {
+    /// Links that are followed, as many as the kernel does.
+    const MOST_LINKS: usize = 40;
+    let parts =
+        |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+    let (mut at, mut ahead, mut links) = (PathBuf::from("/"), parts(path), 0);
+    while let Some(name) = ahead.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        // A part that is absolute begins anew.
+        let next = at.join(&name);
+        if next != folder && next.starts_with(folder) {
+            return true;
+        }
+        match std::fs::read_link(&next) {
+            Ok(target) if links < MOST_LINKS => {
+                links += 1;
+                ahead.extend(parts(&target));
+            }
+            _ => at = next,
+        }
+    }
+    at.starts_with(folder)
 }

@@ -4,7 +4,7 @@ use provost::agent::{Approver, Question, Word};
 use provost::core::text::{Lines, visible};
 use provost::model::BoxFuture;
 
-use crate::render::Preview;
+use crate::render::{Preview, words::asker_line};
 
 /// Shows an act and reads a word.
 pub(crate) struct Terminal {
@@ -25,6 +25,9 @@ impl Approver for Terminal {
     fn decide<'a>(&'a self, question: &'a Question) -> BoxFuture<'a, Word> {
         Box::pin(async move {
             eprintln!("\nact {} would:", question.act);
+            if let Some(asker) = &question.asker {
+                eprintln!("{}", asker_line(asker));
+            }
             for line in self.preview.lines(&question.tool, &question.args, &question.touches) {
                 eprintln!("{line}");
             }

@@ -51,11 +51,15 @@ pub(crate) fn verify(args: &Verify) -> Result<u8, Failure> {
             "signed_by": report.signed_by,
             "result": report.result,
             "unexpected": other,
+            "by_word": report.by_word,
         }));
         return Ok(code);
     }
     for line in about(&report).iter().chain(&claim_lines(&report)) {
         say!("{line}");
+    }
+    for words in &report.by_word {
+        say!("  -       not claimed: {words}");
     }
     say!("{}", last_line(args, &report, other));
     Ok(code)

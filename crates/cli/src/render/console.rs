@@ -18,7 +18,7 @@ use provost::core::policy::{Effect, LOOKED_UP};
 use provost::core::process;
 use provost::core::prompt::{Break, MissWhy};
 use provost::core::route::RouteId;
-use provost::core::server::started_by;
+use provost::core::server::{came_not_up, started_by};
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 
@@ -31,7 +31,7 @@ use super::words::{
 /// What stands before a line of ours that belongs to no act: as much as step and act take up.
 const MARGIN: &str = "         ";
 /// What stands before a line of the model's words. No line of ours begins so: whatever it says, it says it as the model.
-const WORDS: &str = "  |      ";
+const WORDS: &str = "  |  ";
 /// Characters of an agent's goal.
 const GOAL: usize = 100;
 /// Characters of an act's title.
@@ -41,7 +41,8 @@ const TITLE: usize = 52;
 #[derive(Debug)]
 pub(crate) struct Console {
     live: Live,
-    acts: Mutex<BTreeMap<ActId, ActDecided>>,
+    /// Acts without an end, and whose they are.
+    acts: Mutex<BTreeMap<ActId, (AgentId, ActDecided)>>,
     changes: Mutex<Changes>,
     /// Servers of tools, by the acts that started them.
     servers: Mutex<BTreeMap<ActId, String>>,
@@ -55,6 +56,8 @@ pub(crate) struct Console {
     agents: Mutex<Agents>,
     /// What contained the commands of the driver before, if there was one.
     drivers: Mutex<Option<Receipt>>,
+    /// How many events a fork has from elsewhere, as long as it has asked nobody itself.
+    taken: Mutex<Option<u64>>,
 }
 
 /// The contract's models, and which of them was asked last.
@@ -133,6 +136,7 @@ impl Console {
             models: Mutex::default(),
             agents: Mutex::default(),
             drivers: Mutex::default(),
+            taken: Mutex::default(),
         }
     }
 
@@ -151,11 +155,12 @@ impl Console {
         let mut acts = self.acts();
         for event in events {
             let _ = self.changes_by(event);
+            self.note_fork(event);
             self.models.lock().unwrap_or_else(PoisonError::into_inner).note(event);
             self.agents.lock().unwrap_or_else(PoisonError::into_inner).note(event);
             match &event.body {
                 Body::ActDecided(decided) => {
-                    acts.insert(decided.act, decided.clone());
+                    acts.insert(decided.act, (event.agent, decided.clone()));
                 }
                 Body::ActFinished(finished) => {
                     acts.remove(&finished.act);
@@ -185,6 +190,7 @@ impl Console {
     /// Prints what an event says, with the words it names.
     pub(crate) fn show(&self, event: &Event, words: &dyn Words) {
         let changes = self.changes_by(event);
+        self.note_fork(event);
         self.whose(event);
         match &event.body {
             Body::AgentEnded(ended) => {
@@ -228,13 +234,15 @@ impl Console {
             Body::ModelAnswered(answered) => {
                 self.routed(answered.route);
                 if let Some(text) = text_of(&answered.answer, words) {
-                    self.words(text.trim());
+                    self.words(event.agent, text.trim());
                 }
             }
             Body::ModelFailed(failed) => {
                 self.routed(failed.route);
                 self.model_failed(failed, words);
             }
+            // A fork works in another folder, which the model is told of: nothing of its own was sent before.
+            Body::PromptBroke(_) if self.taken().is_some_and(|taken| event.seq >= taken) => {}
             Body::PromptBroke(broke) => {
                 let at = match broke.at {
                     Break::Prelude => "what stands before the first answer".to_owned(),
@@ -271,10 +279,11 @@ impl Console {
             Body::CallInvalid(invalid) => {
                 let why = words.get(&invalid.result).unwrap_or_default();
                 let why = visible(&String::from_utf8_lossy(&why), Lines::Escape);
-                self.line(&format!("{:>3}      not an act: {why}", invalid.call.step.0 + 1));
+                let mark = mark(event.agent);
+                self.line(&format!("{:>3}      {mark}not an act: {why}", invalid.call.step.0 + 1));
             }
             Body::ActDecided(decided) => {
-                self.acts().insert(decided.act, decided.clone());
+                self.acts().insert(decided.act, (event.agent, decided.clone()));
             }
             Body::ActApproved(approved) => {
                 let word = if approved.verdict == Verdict::Approved { "approved" } else { "denied" };
@@ -309,8 +318,8 @@ impl Console {
             }
             Body::ActStarted(started) => {
                 let acts = self.acts();
-                if let Some(decided) = acts.get(&started.act) {
-                    let title = title(decided);
+                if let Some((agent, decided)) = acts.get(&started.act) {
+                    let title = title(*agent, decided);
                     // A title that is cut ends so already.
                     let more = if title.ends_with('…') { "" } else { " …" };
                     self.under_way(&format!("{} {title}{more}", place_of(decided)));
@@ -380,7 +389,14 @@ impl Console {
                             "{MARGIN}submitted: {}",
                             visible(first.trim_end(), Lines::Escape)
                         ));
-                        self.words(rest);
+                        self.words(event.agent, rest);
+                    }
+                }
+                let wrong = submitted.wrong.map(|wrong| words.get(&wrong).unwrap_or_default());
+                if let Some(wrong) = wrong {
+                    self.line(&format!("{MARGIN}it does not satisfy the schema:"));
+                    for line in String::from_utf8_lossy(&wrong).lines() {
+                        self.line(&format!("{MARGIN}  {}", visible(line, Lines::Escape)));
                     }
                 }
             }
@@ -428,7 +444,7 @@ impl Console {
                 counted(forked.events, "event")
             ));
         }
-        self.line(&format!("  model {} ({}, {})", shown(&model.name), model.wire, shown(&model.endpoint)));
+        self.line(&format!("  model {}", super::words::model(model)));
         if let Some(known) = &created.price {
             self.line(&format!("  price {}", price(known)));
         }
@@ -460,8 +476,9 @@ impl Console {
     }
 
     /// The model's words.
-    fn words(&self, text: &str) {
-        for line in behind(WORDS, text) {
+    fn words(&self, agent: AgentId, text: &str) {
+        let margin = format!("{WORDS}{:<4}", mark(agent));
+        for line in behind(&margin, text) {
             self.line(&line);
         }
     }
@@ -498,14 +515,19 @@ impl Console {
     }
 
     fn act_finished(&self, finished: &ActFinished, changes: &[Change], words: &dyn Words) {
-        let Some(decided) = self.acts().remove(&finished.act) else {
+        let Some((agent, decided)) = self.acts().remove(&finished.act) else {
             return;
         };
         let time = duration(finished.duration_ms);
-        let mut line = format!("{} {:<TITLE$} {time:>8}", place_of(&decided), title(&decided));
+        let mut line = format!("{} {:<TITLE$} {time:>8}", place_of(&decided), title(agent, &decided));
+        let server = started_by(&decided.tool).filter(|_| finished.end == ActEnd::Done);
+        let said = server.and_then(|_| words.get(&finished.result)).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
+        let came_up = server.is_none_or(|server| !said.starts_with(&came_not_up(server)));
         let end = match (&finished.command, finished.end) {
             (_, ActEnd::Refused) => "REFUSED".to_owned(),
             (Some(command), _) => exit(command.exit),
+            (None, ActEnd::Done) if !came_up => "did not come up".to_owned(),
             (None, ActEnd::Done) => "ok".to_owned(),
             (None, ActEnd::Failed) => "failed".to_owned(),
             (None, ActEnd::TimedOut) => "timed out".to_owned(),
@@ -514,12 +536,9 @@ impl Console {
         line.push_str(&format!("  {end}"));
         line.push_str(&what_changed(changes));
         self.line(&line);
-        if started_by(&decided.tool).is_some() && finished.end == ActEnd::Done {
-            // Which tools are left out, and why.
-            let said = words.get(&finished.result).unwrap_or_default();
-            for line in String::from_utf8_lossy(&said).lines().skip(1) {
-                self.line(&format!("{MARGIN}  {}", visible(line, Lines::Escape)));
-            }
+        // Which tools are left out, and why; of one that did not come up, why.
+        for line in said.lines().skip(usize::from(came_up)) {
+            self.line(&format!("{MARGIN}  {}", visible(line, Lines::Escape)));
         }
         if finished.end == ActEnd::Refused {
             self.line(&format!("{MARGIN}  {}", visible(&decided.decision.to_string(), Lines::Escape)));
@@ -546,8 +565,8 @@ impl Console {
     /// Acts of a journal that have no end yet.
     pub(crate) fn open_acts(&self, state: &RunState) {
         for (id, act) in state.open_acts() {
-            if let Some(decided) = self.acts().get(id) {
-                let title = title(decided);
+            if let Some((agent, decided)) = self.acts().get(id) {
+                let title = title(*agent, decided);
                 self.line(&format!("{} {title:<TITLE$} {}", place_of(decided), standing(*id, act, state)));
             }
         }
@@ -570,7 +589,21 @@ impl Console {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner).by(event)
     }
 
-    fn acts(&self) -> std::sync::MutexGuard<'_, BTreeMap<ActId, ActDecided>> {
+    /// A fork's first answer is its own from there on.
+    fn note_fork(&self, event: &Event) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        match &event.body {
+            Body::RunCreated(created) => *taken = created.forked.as_ref().map(|forked| forked.events),
+            Body::ModelAnswered(_) if taken.is_some_and(|taken| event.seq >= taken) => *taken = None,
+            _ => {}
+        }
+    }
+
+    fn taken(&self) -> Option<u64> {
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn acts(&self) -> std::sync::MutexGuard<'_, BTreeMap<ActId, (AgentId, ActDecided)>> {
         self.acts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -582,8 +615,13 @@ fn place_of(decided: &ActDecided) -> String {
     format!("{step:>3} {act:<4}")
 }
 
-fn title(decided: &ActDecided) -> String {
-    clipped(&act_title(&decided.tool, &decided.touches), TITLE, false)
+fn title(agent: AgentId, decided: &ActDecided) -> String {
+    clipped(&format!("{}{}", mark(agent), act_title(&decided.tool, &decided.touches)), TITLE, false)
+}
+
+/// What stands before what an agent does or says that another one started.
+fn mark(agent: AgentId) -> String {
+    if agent == AgentId::ROOT { String::new() } else { format!("[{agent}] ") }
 }
 
 /// `, changed src/lib.rs, added a.txt, b.txt`: at most three names.

@@ -26,7 +26,7 @@ pub(crate) use say;
 
 pub(crate) use changes::{Changed, word};
 pub(crate) use preview::Preview;
-pub(crate) use report::{cost, ending_line, routing_lines, standing, strength_lines, tokens};
+pub(crate) use report::{cost, ending_line, going_on, routing_lines, standing, strength_lines, tokens};
 pub(crate) use words::{counted, duration};
 
 /// The first error of standard output other than that its reader went away.

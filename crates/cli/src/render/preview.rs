@@ -41,6 +41,9 @@ impl Preview {
             let told = serde_json::to_string_pretty(&value).unwrap_or_default();
             out.extend(shortened(&told.lines().map(str::to_owned).collect::<Vec<_>>()));
         }
+        if let [Touch::Spawn { .. }] = touches {
+            out.extend(ordered(&value));
+        }
         let runs = matches!(touches.first(), Some(Touch::Exec { .. } | Touch::Shell { .. }));
         if !runs && touches.iter().any(|touch| matches!(touch, Touch::Write { .. })) {
             let body = match self.change(tool, args) {
@@ -80,6 +83,18 @@ impl Preview {
             | Effect::Submit { .. } => Ok(Vec::new()),
         }
     }
+}
+
+/// What an agent would be ordered to do, and within what.
+fn ordered(args: &Value) -> Vec<String> {
+    let orders =
+        args.as_object().into_iter().flatten().filter(|(name, _)| *name != "goal" && *name != "name");
+    let mut out: Vec<String> =
+        orders.map(|(name, value)| format!("  {name}: {}", line(&value.to_string()))).collect();
+    out.push("  its goal:".to_owned());
+    let goal = args.get("goal").and_then(Value::as_str).unwrap_or_default();
+    out.extend(shortened(&goal.lines().map(str::to_owned).collect::<Vec<_>>()));
+    out
 }
 
 /// The first of these lines, and how many more there are.

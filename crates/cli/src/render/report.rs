@@ -114,6 +114,7 @@ pub(crate) fn standing(id: ActId, act: &OpenAct, state: &RunState) -> &'static s
 /// The last line of a run, with what to do next. `run` is the run as a command line names it: its name and, where that
 /// is not the usual one, the store.
 pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> String {
+    let resume = going_on(run, state);
     match ending {
         Ending::Over(finished) => {
             let gated = state.created().is_some_and(|created| created.gate.is_some());
@@ -137,14 +138,14 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
             Pause::Approval => {
                 let act = detached.act.map_or(String::new(), |act| act.to_string());
                 format!(
-                    "waiting: act {act} needs your word. `provost resume {run} --approve {act}` or `--deny {act}`"
+                    "waiting: act {act} needs your word. `provost resume {resume} --approve {act}` or `--deny {act}`"
                 )
             }
             Pause::Indeterminate => {
                 let act = detached.act.map_or(String::new(), |act| act.to_string());
                 format!(
                     "waiting: nobody can tell whether act {act} happened. Look at the workspace (`provost show {run}`), then \
-                     say so: `provost settle {run} --act {act} --happened`, `--did-not`, or `--again`"
+                     say so: `provost settle {resume} --act {act} --happened`, `--did-not`, or `--again`"
                 )
             }
             Pause::Provider => {
@@ -159,9 +160,15 @@ pub(crate) fn ending_line(run: &str, ending: &Ending, state: &RunState) -> Strin
                     }
                     _ => ("no answer came from the model", ""),
                 };
-                format!("{why}; {first}`provost resume {run}` goes on from here")
+                format!("{why}; {first}`provost resume {resume}` goes on from here")
             }
-            Pause::Interrupted => format!("interrupted. `provost resume {run}` goes on from here"),
+            Pause::Interrupted => format!("interrupted. `provost resume {resume}` goes on from here"),
         },
     }
+}
+
+/// A run as `resume` and `settle` want it named: one that is replayed with its cassette.
+pub(crate) fn going_on(run: &str, state: &RunState) -> String {
+    let replayed = state.created().is_some_and(|created| created.model.replayed);
+    if replayed { format!("{run} --replay FILE") } else { run.to_owned() }
 }

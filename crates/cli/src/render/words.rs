@@ -1,10 +1,11 @@
 //! Numbers, times, and what a contract says, in words.
 
+use provost::agent::Asker;
 use provost::core::act::{ExitFact, Touch, show_argv};
 use provost::core::agents::AgentEnd;
 use provost::core::budget::{Budget, Price};
 use provost::core::containment::Rung;
-use provost::core::event::{RateLimitFact, WindowFact};
+use provost::core::event::{ModelFact, RateLimitFact, WindowFact};
 use provost::core::policy::{Layer, Policy};
 use provost::core::price::Rates;
 use provost::core::state::Agent;
@@ -70,6 +71,7 @@ pub(crate) fn exit(exit: ExitFact) -> String {
         ExitFact::Capped { hit } => format!("killed at a cap: {hit}"),
         ExitFact::Cancelled => "cancelled".to_owned(),
         ExitFact::DriverLost => "killed: its driver died".to_owned(),
+        ExitFact::NotStarted => "never started".to_owned(),
     }
 }
 
@@ -98,6 +100,14 @@ pub(crate) fn agent(agent: &Agent) -> String {
     let steps = counted(u64::from(agent.steps()), "step");
     let how = agent.end().map_or("at work", |ended| agent_end(ended.end));
     format!("`{name}`{by}, {steps}: {how}")
+}
+
+/// Whose an act is that somebody is asked about.
+pub(crate) fn asker_line(asker: &Asker) -> String {
+    /// Characters of a goal.
+    const GOAL: usize = 100;
+    let (name, goal) = (visible(&asker.name, Lines::Escape), first_line(&asker.goal, GOAL));
+    format!("  for agent {} `{name}`, which is to: {goal}", asker.agent)
 }
 
 /// How an agent ended.
@@ -169,6 +179,15 @@ pub(crate) fn budget(budget: &Budget) -> String {
     ];
     let bounds: Vec<String> = bounds.into_iter().flatten().collect();
     if bounds.is_empty() { "none".to_owned() } else { bounds.join(", ") }
+}
+
+/// A model and whom it is asked of.
+pub(crate) fn model(model: &ModelFact) -> String {
+    let name = visible(&model.name, Lines::Escape);
+    if model.replayed {
+        return format!("{name} ({}, from a cassette: nobody is asked)", model.wire);
+    }
+    format!("{name} ({}, {})", model.wire, visible(&model.endpoint, Lines::Escape))
 }
 
 /// What a model costs, and where that is known from.

@@ -154,3 +154,37 @@ fn children_in_turn_are_bounded_by_their_orders_and_the_contract() {
     }
     assert!(told(&model).contains("Second.") && !told(&model).contains("Too late."));
 }
+
+/// Whose lines they are is said on each of them, and whoever is asked learns for whom.
+#[test]
+fn a_person_sees_whose_each_line_is_and_for_whom_they_are_asked() {
+    let orders = json!({ "goal": "count the files\nand say how many", "name": "reader", "max_steps": 4 });
+    let root = [delegate(orders), write("found.txt", "2\n"), submit()];
+    let asks = call("exec", json!({ "argv": ["wc", "-l", "a.txt"] }));
+    let child = [read("a.txt"), asks, say("There are two files.")];
+    let (env, repo, model) = tree(&root, &[("count the files", &child)]);
+    let ask = ["--policy", "strict", "--allow", "read **"];
+    let mut args = env.run_args(&repo.path, &model, &ask);
+    args.retain(|arg| arg != "--json");
+    let spawn = env.provost(args).code(5).stdout;
+    let resume = |act: &str| env.provost(["resume", &env.only_run(), "--approve", act]);
+    let exec = resume("0").code(5).stdout;
+    let log = resume("2").code(5).stdout;
+    let mut settings = insta::Settings::clone_current();
+    settings.add_filter(r"run-[0-9a-z-]+|[0-9a-z]{8,}-[0-9a-z-]+", "[RUN]");
+    let waits = |text: &str| {
+        let from = text.find("to look closer").unwrap_or_else(|| panic!("{text}"));
+        let lines = text[from..]
+            .lines()
+            .skip(1)
+            .filter(|line| !line.starts_with("waiting") && !line.contains("provost log"));
+        lines.map(|line| line.replace(&env.only_run(), "[RUN]")).collect::<Vec<_>>().join("\n")
+    };
+    settings.add_filter(r"the program is `/[^`]*/wc`", "the program is `[BIN]/wc`");
+    let asked = format!("{}\n---\n{}", waits(&spawn), waits(&exec));
+    settings.bind(|| insta::assert_snapshot!("asked_for_a_child", asked));
+    assert!(log.contains(" [1] exec wc -l a.txt"), "{log}");
+    let log = env.provost(["log", &env.only_run()]).code(0).stdout;
+    assert!(log.contains(" [1] read_file a.txt") && log.contains("  |  [1] There are two files."), "{log}");
+    assert!(log.contains("#3   write_file found.txt"), "what is the root's has no mark: {log}");
+}

@@ -55,10 +55,30 @@ fn an_answer_that_is_wrong_by_its_schema_is_told_so_and_the_third_ends_the_run_i
     assert_eq!(case.model.requests().len(), 3);
     let shown = case.env.provost(["show", &ran.run()]).code(0);
     assert!(shown.stdout.contains("the answer never satisfied its schema"), "{shown}");
+    let log = case.env.provost(["log", &ran.run()]).code(0).stdout;
+    let reason = "it does not satisfy the schema:\n           at its top: 3 is not of type \"object\"";
+    assert!(log.contains(reason), "the last reason is told to the person, as nobody tells the model: {log}");
     // The control: without a schema anything goes.
     let case = Case::new([hand_in("seven")]);
     let ran = case.env.run(&case.repo.path, &case.model, &[]).code(0);
     assert!(ran.last()["answer"].is_null());
+}
+
+/// Neither the answer nor the schema is in a bundle, so whoever verifies it is told whose word that is.
+#[test]
+fn a_verification_does_not_claim_that_an_answer_satisfies_its_schema() {
+    for (more, claimed) in [(&["--schema", "schema.json"][..], true), (&[], false)] {
+        let case = Case::new([hand_in(r#"{"n": 7}"#)]);
+        let bundle = case.env.at("bundle").display().to_string();
+        let more = [more, &["--export", &bundle]].concat();
+        let _ = case.env.run(&case.repo.path, &case.model, &more).code(0);
+        let key = case.env.public_key().display().to_string();
+        let args = ["verify", &bundle, "--key", &key, "--repo", case.repo.path.to_str().unwrap()];
+        let said = case.env.provost(args).code(0).stdout;
+        assert_eq!(said.contains("Whether the answer satisfies it is the runner's word"), claimed, "{said}");
+        let last = case.env.provost([&args[..], &["--json"]].concat()).code(0);
+        assert_eq!(last.last()["by_word"].as_array().unwrap().len(), usize::from(claimed));
+    }
 }
 
 #[test]

@@ -102,8 +102,17 @@ fn a_replayed_run_is_resumed_from_its_cassette_and_never_by_a_live_server() {
     let asked = model.requests().len();
     // The model's name stands on the cassette.
     let dir = repo.path.display().to_string();
-    let args = ["run", "Mend it.", "-C", &dir, "--policy", "strict", "--replay", "tape", "--json"];
-    let run = env.provost(args).code(5).run();
+    let args = ["run", "Mend it.", "-C", &dir, "--policy", "strict", "--replay", "tape"];
+    let said = env.provost(args).code(5).stdout;
+    let run = env.runs().pop().unwrap();
+    assert!(said.contains(&format!("`provost resume {run} --replay FILE --approve 0`")), "{said}");
+    // No vendor is named as if it were asked.
+    assert!(
+        said.contains("openai-chat, from a cassette: nobody is asked)") && !said.contains("http"),
+        "{said}"
+    );
+    let shown = env.provost(["show", &run]).code(0).stdout;
+    assert!(shown.contains("from a cassette: nobody is asked") && !shown.contains("http"), "{shown}");
     let resume = |more: &[&str]| env.provost([&["resume", &run, "--approve", "0", "--json"], more].concat());
     let _ = resume(&[]).code(2).says("replayed from a cassette, and none is named");
     let _ = resume(&["--replay", "tape"]).code(0);
@@ -113,6 +122,19 @@ fn a_replayed_run_is_resumed_from_its_cassette_and_never_by_a_live_server() {
     let live = Wire::OpenAi.run(&env, &repo.path, &model, &strict).code(5).run();
     let args = ["resume", &live, "--replay", "tape", "--base-url", &model.base_url];
     let _ = env.provost(args).code(2).says("is no replay");
+}
+
+#[test]
+fn a_cassette_that_ends_at_a_pause_is_said_to_be_cut_short() {
+    let env = TestEnvironment::new();
+    let repo = env.repository("repository", &[("a.txt", "one\n")]);
+    let model = env.rehearse(&script([write("b.txt", "two\n"), submit()]));
+    let words = "the cassette `tape` ends where the run pauses";
+    let cut = Wire::OpenAi.run(&env, &repo.path, &model, &["--policy", "strict", "--record", "tape"]);
+    let _ = cut.code(5).says(words);
+    let more = ["--policy", "strict", "--yes", "--record", "whole"];
+    let whole = Wire::OpenAi.run(&env, &repo.path, &model, &more).code(0);
+    assert!(!whole.stderr.contains("cassette"), "{}", whole.stderr);
 }
 
 #[test]

@@ -219,21 +219,20 @@ fn commands_run_by_podman_where_the_operator_names_it_and_the_evidence_says_so()
     assert_eq!(podman(&case, &["ps", "--all", "--quiet"]).code(0).stdout, "");
 }
 
-#[test]
-fn a_background_command_whose_container_does_not_start_is_a_result_and_not_the_end() {
-    let started = json!({ "call": { "name": "shell_start", "arguments": { "command": "sleep 1000" } } });
-    let case = Case::new([started, sh("cat /etc/of-the-image")]);
-    load(&case);
-    let mut import = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+/// Runs a case by an engine that makes all containers but that of `sleep 1000`, of which it says so by `refusal`.
+fn run_refusing(case: &Case, refusal: &str) {
+    load(case);
+    let mut import = with_podman(case, env!("CARGO_BIN_EXE_provost"));
     import.args(["image", "import", "--from", "podman", "small:1"]);
     let _ = finish(import).code(0);
-    // An engine that makes all containers but this one.
     let folder = case.env.at("refusing");
     fs::create_dir(&folder).unwrap();
-    let script = "#!/bin/sh\ncase \"$*\" in *'sleep 1000'*) echo no room for it >&2; exit 125;; esac\nexec /usr/bin/podman \"$@\"\n";
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'sleep 1000'*) {refusal}; exit 125;; esac\nexec /usr/bin/podman \"$@\"\n"
+    );
     fs::write(folder.join("podman"), script).unwrap();
     fs::set_permissions(folder.join("podman"), fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = with_podman(&case, env!("CARGO_BIN_EXE_provost"));
+    let mut command = with_podman(case, env!("CARGO_BIN_EXE_provost"));
     command.args(case.env.run_args(
         &case.repo.path,
         &case.model,
@@ -241,11 +240,48 @@ fn a_background_command_whose_container_does_not_start_is_a_result_and_not_the_e
     ));
     command.env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", folder.display()));
     let _ = finish(command).code(0);
+}
+
+fn sleeper() -> Value {
+    json!({ "call": { "name": "shell_start", "arguments": { "command": "sleep 1000" } } })
+}
+
+#[test]
+fn a_background_command_whose_container_does_not_start_is_a_result_and_not_the_end() {
+    let case = Case::new([sleeper(), sh("cat /etc/of-the-image")]);
+    run_refusing(&case, "echo no room for it >&2");
     let told = told(&case.model);
     assert!(told[0].contains("no room for it") && told[0].contains("Nothing was run."), "{told:?}");
     assert!(told[1].contains("of the image\n"), "{told:?}");
     let journal = case.env.journal(&case.env.only_run());
     assert!(bodies(&journal, "process.ended").is_empty());
+}
+
+/// The act that starts it is over by then, so that it is an end of the command: to whoever polls it, to whoever ends it, and
+/// to nobody in particular.
+#[test]
+fn a_container_that_is_known_late_not_to_start_is_an_end_of_its_command() {
+    let poll = json!({ "call": { "name": "shell_poll", "arguments": { "id": "bg-0", "wait_seconds": 20 } } });
+    let kill = json!({ "call": { "name": "shell_kill", "arguments": { "id": "bg-0" } } });
+    let steps = [sleeper(), sh(": > go"), poll.clone(), poll, kill, sh("cat /etc/of-the-image")];
+    let case = Case::new(steps);
+    let go = case.repo.path.join("go");
+    let waits =
+        format!("echo making it >&2; until [ -e {} ]; do sleep 0.01; done; echo no room >&2", go.display());
+    run_refusing(&case, &waits);
+    let told = told(&case.model);
+    assert!(told[0].contains("bg-0 is running.") && told[0].contains("making it"), "{told:?}");
+    assert!(told[2..5].concat().contains("no room"), "{told:?}");
+    let ended = "bg-0 ended: it could not be started after all, and nothing of it was run.";
+    assert!(told[4].starts_with(ended), "{told:?}");
+    // The run goes on.
+    assert!(told[5].contains("of the image\n"), "{told:?}");
+    let run = case.env.only_run();
+    let journal = case.env.journal(&run);
+    let ended = &bodies(&journal, "process.ended")[0]["command"];
+    assert_eq!(ended["exit"]["how"], "not_started");
+    let shown = case.env.provost(["log", &run]).code(0).stdout;
+    assert!(shown.contains("never started"), "{shown}");
 }
 
 #[test]

@@ -155,3 +155,39 @@ fn a_record_that_is_of_no_request_that_is_due_charges_nothing() {
         assert!(bodies(&env.journal(&run), "model.failed").is_empty(), "{stale}");
     }
 }
+
+/// I9: the record of a request is a file that somebody may have edited. What it says is bounded like a vendor's counts.
+#[test]
+fn i9_a_record_that_somebody_edited_is_charged_within_bounds() {
+    let env = TestEnvironment::new();
+    let repo = place(&env);
+    let model = env.rehearse(&stalls());
+    let run = killed(&env, env.run_args(&repo.path, &model, &["--max-tokens", "1000000"]), &model, 2);
+    let at = record(&env, &run);
+    let mut asked: Value = serde_json::from_slice(&fs::read(&at).unwrap()).unwrap();
+    (asked["input"], asked["output"]) = (json!(1_u64 << 63), json!(u64::MAX));
+    fs::write(&at, asked.to_string()).unwrap();
+    let ran = env.provost(["resume", &run, "--json"]).code(4);
+    assert_eq!(ran.last()["outcome"], "budget_spent");
+    assert_eq!(bodies(&env.journal(&run), "model.failed")[0]["usage"]["input"], json!(1_u64 << 40));
+}
+
+/// A pipe under the name that the record is written by is not waited on, nor is a folder in the way.
+#[test]
+fn what_lies_in_the_place_of_a_record_is_put_aside() {
+    for folder in [false, true] {
+        let env = TestEnvironment::new();
+        let repo = place(&env);
+        let model = env.rehearse(&stalls());
+        let run = killed(&env, env.run_args(&repo.path, &model, &[]), &model, 2);
+        let new = record(&env, &run).with_extension("new");
+        if folder {
+            fs::create_dir(&new).unwrap();
+        } else {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, &new, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        }
+        let _ = env.provost(["resume", &run, "--json"]).code(0);
+        assert!(!new.exists());
+    }
+}

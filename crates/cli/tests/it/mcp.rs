@@ -11,6 +11,8 @@ use crate::script::{call, script, submit, told, with};
 use crate::support::{Rehearsal, Repo, TestEnvironment, bodies, eventually, text};
 
 const SERVER: &str = include_str!("mcp/server.py");
+/// A link and a cleared screen, as a terminal takes them.
+const ESCAPES: &str = "\u{1b}]8;;http://127.0.0.1/\u{7}fine\u{1b}]8;;\u{7}\u{1b}[2J\u{202e}";
 const CANARY: &str = "canary-5f1c9d";
 
 /// A world whose user has the small server, called `small`, in this mode and with these lines of configuration.
@@ -74,6 +76,7 @@ fn a_tool_of_a_server_is_called_and_all_of_it_is_on_record() {
         call("small__picture", json!({})),
         call("small__flood", json!({})),
         call("small__count_lines", json!({})),
+        call("small__escapes", json!({})),
     ];
     let scene = Scene::new("", "", steps);
     let bundle = scene.env.at("bundle").display().to_string();
@@ -87,8 +90,9 @@ fn a_tool_of_a_server_is_called_and_all_of_it_is_on_record() {
     let names: Vec<String> = scene.offered(0).iter().map(|tool| text(&tool["name"])).collect();
     let theirs: Vec<&str> =
         names.iter().map(String::as_str).filter(|name| name.starts_with("small__")).collect();
-    // Two have schemas that vendors refuse.
-    let wanted = ["count_lines", "append", "die", "environment", "flood", "hang", "picture"];
+    // Three have schemas that vendors refuse.
+    let wanted =
+        ["count_lines", "append", "ask", "die", "environment", "escapes", "flood", "hang", "picture"];
     assert_eq!(theirs, wanted.map(|name| format!("small__{name}")));
     let said =
         scene.offered(0).iter().find(|tool| tool["name"] == "small__append").unwrap()["description"].clone();
@@ -102,7 +106,21 @@ fn a_tool_of_a_server_is_called_and_all_of_it_is_on_record() {
     let ended = bodies(&journal, "process.ended");
     assert_eq!((ended.len(), &ended[0]["command"]["survivors"]), (1, &json!(0)));
     let log = scene.env.provost(["log", &scene.env.only_run()]).code(0).stdout;
-    assert!(log.contains("`bad_key` is left out") && log.contains("`bad_required` is left out"), "{log}");
+    for left_out in ["bad_enum", "bad_key", "bad_required"] {
+        assert!(log.contains(&format!("`{left_out}` is left out")), "{left_out}: {log}");
+    }
+    // The model is told what the server says as it is; a terminal is not.
+    assert_eq!(told[5], ESCAPES);
+    let run = scene.env.only_run();
+    let called = |body: &&&Value| body["tool"] == "small__escapes";
+    let act = bodies(&journal, "act.decided").iter().find(called).unwrap()["act"].to_string();
+    let of_act = scene.env.provost(["log", &run, "--act", &act]).code(0).stdout;
+    assert!(!of_act.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{of_act:?}");
+    assert!(of_act.contains("\\u{1b}]8;;http://127.0.0.1/"), "{of_act}");
+    for look in ["log", "show", "status"] {
+        let said = scene.env.provost([look, &run]).code(0).stdout;
+        assert!(!said.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{look}: {said:?}");
+    }
     scene.env.assert_no_processes_but(&scene.model);
     let key = scene.env.public_key().display().to_string();
     let repo = scene.repo.path.to_str().unwrap();
@@ -152,6 +170,23 @@ fn i8_a_server_is_contained_and_has_no_secret() {
 #[test]
 fn s13_no_file_of_the_workspace_declares_a_server() {
     let scene = Scene::new("", "", []);
+    // A link there to a file elsewhere: the next run could find another one in its place.
+    std::os::unix::fs::symlink(&scene.file, scene.repo.path.join("link.toml")).unwrap();
+    fs::create_dir(scene.env.at("beside")).unwrap();
+    std::os::unix::fs::symlink(scene.repo.path.join("link.toml"), scene.env.at("beside/link.toml")).unwrap();
+    std::os::unix::fs::symlink(scene.env.at("beside"), scene.repo.path.join("folder")).unwrap();
+    std::os::unix::fs::symlink(&scene.file, scene.env.at("beside/good.toml")).unwrap();
+    for named in ["repository/link.toml", "beside/link.toml", "repository/folder/good.toml"] {
+        let named = scene.env.at(named).display().to_string();
+        let ran = scene.env.run(&scene.repo.path, &scene.model, &["--mcp", &named]).code(2);
+        assert!(ran.stderr.contains("lies in the workspace"), "{named}: {}", ran.stderr);
+    }
+    // The control: a link that leads past the workspace.
+    let good = scene.env.at("beside/good.toml").display().to_string();
+    let model = scene.env.rehearse(&script([submit()]));
+    let _ = scene.env.run(&scene.repo.path, &model, &["--mcp", &good]).code(0);
+    let begun = scene.env.only_run();
+    assert_eq!(bodies(&scene.env.journal(&begun), "server.listed").len(), 1);
     let inside = scene.repo.path.join("mcp.toml");
     fs::copy(&scene.file, &inside).unwrap();
     fs::copy(&scene.file, scene.repo.path.join(".mcp.json")).unwrap();
@@ -159,7 +194,8 @@ fn s13_no_file_of_the_workspace_declares_a_server() {
     assert!(ran.stderr.contains("lies in the workspace"), "{}", ran.stderr);
     // Nobody looks for one there.
     let _ = scene.env.run(&scene.repo.path, &scene.model, &[]).code(0);
-    assert!(bodies(&scene.journal(), "server.listed").is_empty());
+    let second = scene.env.runs().into_iter().find(|run| *run != begun).unwrap();
+    assert!(bodies(&scene.env.journal(&second), "server.listed").is_empty());
     // The user's own is taken without being named, and left out on demand.
     fs::create_dir_all(scene.env.at("config/provost")).unwrap();
     fs::copy(&scene.file, scene.env.at("config/provost/mcp.toml")).unwrap();
@@ -183,6 +219,9 @@ fn m3_a_server_that_does_not_come_up_is_said_at_the_start() {
             ran.stderr
         );
         assert!(scene.model.requests().is_empty());
+        let log = scene.env.provost(["log", &scene.env.only_run()]).code(0).stdout;
+        let line = log.lines().find(|line| line.contains("#0   server small")).unwrap_or_default();
+        assert!(line.ends_with("did not come up") && !line.contains("ok"), "{log}");
         scene.env.assert_no_processes_but(&scene.model);
         // It is mended, and the run goes on.
         let run = scene.env.only_run();
@@ -210,6 +249,37 @@ fn a_server_is_not_the_models_to_end() {
     assert_eq!(told[2], "appended");
 }
 
+/// A server is the contract's: a child whose orders deny the server's command, and a file, has it started again for all, as it
+/// was. Whether the child may call it say the child's own rules.
+#[test]
+fn i5_a_server_is_as_the_contract_has_it_whoever_needs_it_first() {
+    let run = |deny: Value| {
+        let scene = Scene::new("", "", []);
+        let orders = json!({ "goal": "append it", "name": "clerk", "deny": deny });
+        let root = [call("small__die", json!({})), call("delegate", orders), append("a.txt"), submit()];
+        let child = [append("a.txt"), json!({ "say": "Appended." })];
+        let model = scene
+            .env
+            .rehearse(&json!({ "steps": root, "dialogues": [{ "when": "append it", "steps": child }] }));
+        let _ = scene.env.run(&scene.repo.path, &model, &scene.args(&[])).code(0);
+        let asked: Vec<String> = model.requests().iter().map(ToString::to_string).collect();
+        (scene, asked.concat())
+    };
+    let (scene, asked) = run(json!(["exec *", "write a.txt", "read a.txt"]));
+    // By the child, and by the root after it, of the same server.
+    assert_eq!(fs::read_to_string(scene.repo.path.join("a.txt")).unwrap(), "one\ntwo\ntwo\n");
+    assert!(!asked.contains("does not run"), "{asked}");
+    let journal = scene.journal();
+    let listed = journal.iter().filter(|event| event["kind"] == "server.listed");
+    assert_eq!(listed.count(), 2, "it died once");
+    let starts = |event: &&Value| event["kind"] == "act.decided" && event["body"]["call"].is_null();
+    assert!(journal.iter().filter(starts).all(|event| event["agent"] == 0));
+    // What it may not call it does not get by way of one either.
+    let (scene, asked) = run(json!(["call small.append"]));
+    assert_eq!(fs::read_to_string(scene.repo.path.join("a.txt")).unwrap(), "one\ntwo\n");
+    assert!(asked.contains("`call small.append` is not allowed"), "{asked}");
+}
+
 /// One that dies in a call, or does not answer, is an error for the model, and the run goes on; a dead one comes back.
 #[test]
 fn m3_a_server_that_dies_or_hangs_is_an_error_for_the_model() {
@@ -225,6 +295,17 @@ fn m3_a_server_that_dies_or_hangs_is_an_error_for_the_model() {
     assert!(scene.repo.path.join("cancelled").exists(), "the server was told that nobody waits any more");
     let starts = bodies(&scene.journal(), "server.listed").len();
     assert_eq!(starts, 3, "one that hangs is ended, and started again");
+    scene.env.assert_no_processes_but(&scene.model);
+}
+
+/// A server that asks without end and reads no answer is given up before the answers fill the memory.
+#[test]
+fn m3_a_server_that_floods_is_given_up() {
+    let scene = Scene::new("", "", [call("small__ask", json!({})), append("a.txt")]);
+    let _ = scene.run(&[]).code(0);
+    let told = told(&scene.model);
+    assert!(told[0].contains("it sent more than 10000 messages for one question"), "{}", told[0]);
+    assert_eq!(told[1], "appended");
     scene.env.assert_no_processes_but(&scene.model);
 }
 

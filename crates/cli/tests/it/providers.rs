@@ -163,3 +163,23 @@ fn i8_a_resumed_run_sends_the_key_of_its_own_vendor() {
     let sent: Vec<_> = requests.iter().map(|request| header(request, "authorization")).collect();
     assert_eq!(sent, [Some("[redacted]".to_owned()), None]);
 }
+
+/// I8: a variable that is not called like one that holds a key is not sent to a vendor as one.
+#[test]
+fn i8_only_what_is_called_like_a_key_is_sent_as_one() {
+    for (variable, code) in [("HOME", 2), ("PATH", 2), ("MY_SECRET", 2), ("my_key", 0), ("SOME_TOKEN", 0)] {
+        let (env, repo, model) = crate::script::scene([crate::script::submit()]);
+        let args = env.run_args(&repo.path, &model, &["--key-env", variable]);
+        let mut command = env.provost_command(args);
+        if variable != "HOME" && variable != "PATH" {
+            command.env(variable, "canary-7d21");
+        }
+        let ran = crate::support::finish(command).code(code);
+        assert_eq!(
+            ran.stderr.contains("is not called like one that holds a key"),
+            code == 2,
+            "{variable}: {ran}"
+        );
+        assert_eq!(model.requests().len(), usize::from(code == 0), "{variable}");
+    }
+}

@@ -127,3 +127,42 @@ fn i9_a_model_that_cannot_be_is_said_so() {
     let args = ["--yes", "--max-cost", "1", "--price", "1/1", "--fallback", &priced];
     let _ = case.env.run(&case.repo.path, &case.first, &args).code(0);
 }
+
+/// Who would be asked next stands in `show` as long as the run is not over, with the reason.
+#[test]
+fn show_says_who_is_asked_now_and_why() {
+    let case = Case::new(1);
+    let _ = case.run(&["--policy", "strict", "--allow", "read **"]).code(5);
+    let shown = case.env.provost(["show", &case.env.only_run()]).code(0).stdout;
+    let line = shown.lines().find(|line| line.starts_with("asked now: ")).unwrap_or_default();
+    assert_eq!(line, "asked now: claude@2026 (it stands in for one that gives no answer)", "{shown}");
+    // The control: where there is nobody else it goes without saying.
+    let case = Case::new(9);
+    let _ = case.env.run(&case.repo.path, &case.first, &["--policy", "strict", "--allow", "read **"]).code(5);
+    let shown = case.env.provost(["show", &case.env.only_run()]).code(0).stdout;
+    assert!(!shown.contains("asked now"), "{shown}");
+}
+
+/// What is missing is said of the model that it is missing of.
+#[test]
+fn i9_what_a_fallback_lacks_is_said_of_the_fallback() {
+    let case = Case::new(9);
+    let run = |spec: &str, more: &[&str]| {
+        let more: Vec<&str> = ["--fallback", spec].into_iter().chain(more.iter().copied()).collect();
+        case.env.run(&case.repo.path, &case.first, &more).code(2).stderr
+    };
+    let unpriced = run("groq/unheard-of", &["--max-cost", "1", "--price", "1/2"]);
+    assert!(
+        unpriced.contains("`unheard-of` at `groq`, which is named beside the first model")
+            && unpriced.contains("groq/unheard-of=IN/OUT"),
+        "{unpriced}"
+    );
+    let keyless = run("groq/unheard-of", &[]);
+    assert!(
+        keyless.contains(
+            "`unheard-of`, which is named beside the first model: the environment variable `GROQ_API_KEY`"
+        ) && keyless.contains("--key-env is of the first model alone"),
+        "{keyless}"
+    );
+    assert!(case.env.runs().is_empty());
+}

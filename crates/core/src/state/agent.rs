@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::check::{Checked, must};
 use super::{Next, OpenAct, RunState, Step, cache, decided, fold};
-use crate::act::{Intent, Touch};
+use crate::act::Intent;
 use crate::agents::{self, AgentEnd, AgentEnded, MOST_DENIED, Spawn};
 use crate::digest::Digest;
 use crate::event::{ActFinished, ActStarted, Body, MOST_RULES, RunCreated};
@@ -51,6 +51,7 @@ pub(super) struct Place {
     depth: u32,
     max_steps: Option<u32>,
     policy: Policy,
+    goal: Digest,
     briefing: Digest,
     since_ms: u64,
     end: Option<AgentEnded>,
@@ -75,6 +76,11 @@ impl Agent {
     /// Answers of a model that it and those beneath it had.
     pub fn steps(&self) -> u32 {
         self.steps
+    }
+
+    /// What it is to do (blob); `None` for the root, whose goal the contract names.
+    pub fn goal(&self) -> Option<Digest> {
+        self.place.as_ref().map(|place| place.goal)
     }
 
     /// What it is told behind what the root's system prompt says (blob); `None` for the root.
@@ -174,10 +180,11 @@ impl RunState {
             | Body::PromptBroke(_)
             | Body::CacheMissed(_)
             | Body::CallInvalid(_)
-            | Body::ActDecided(_)
             | Body::Note(_)
             | Body::ContextFolded(_)
             | Body::AgentEnded(_) => self.acting(),
+            // What the contract orders is the root's, whoever's turn it is.
+            Body::ActDecided(body) => body.call.map_or(AgentId::ROOT, |_| self.acting()),
             Body::ActApproved(body) => of_act(&body.act),
             Body::ActStarted(body) => of_act(&body.act),
             Body::NetDecided(body) => of_act(&body.act),
@@ -280,7 +287,7 @@ impl RunState {
 
     pub(super) fn agent_started(&mut self, body: &ActStarted, parent: AgentId, at_ms: u64) {
         let Intent::Spawn(spawn) = &body.intent else { return };
-        let Spawn { agent: _, goal: _, name, briefing, deny, max_steps } = spawn.as_ref().clone();
+        let Spawn { agent: _, goal, name, briefing, deny, max_steps } = spawn.as_ref().clone();
         let Some(policy) = self.policy_of(parent) else { return };
         let place = Place {
             policy: policy.clone().with(Layer::denying(&format!("agent {name}"), deny)),
@@ -288,6 +295,7 @@ impl RunState {
             parent,
             depth: self.depth(parent) + 1,
             max_steps,
+            goal,
             briefing,
             since_ms: at_ms,
             end: None,
@@ -325,25 +333,5 @@ impl RunState {
         };
         must(body.end == ended.end.of_act(), "it did not end as its agent did")?;
         must(body.result == ended.result, "it does not say what its agent said")
-    }
-
-    /// Whether what a background command changed is open to whoever started it, or to somebody else whose command runs.
-    pub(super) fn check_background_change(&self, changes: &[crate::act::Change]) -> Checked {
-        let Some(created) = &self.created else { return Ok(()) };
-        let owners: BTreeSet<AgentId> = self
-            .processes
-            .values()
-            .filter(|process| process.is_open())
-            .map(|process| process.agent)
-            .collect();
-        let denies = |id: &AgentId, touch: &Touch| {
-            let policy = policy_of(created, self.of(*id));
-            policy.decide(std::slice::from_ref(touch), self.rung).effect == crate::policy::Effect::Deny
-        };
-        for change in changes {
-            let touch = Touch::Write { path: change.path.clone() };
-            must(!owners.iter().all(|id| denies(id, &touch)), "it changed a file that the policy protects")?;
-        }
-        Ok(())
     }
 }

@@ -649,7 +649,7 @@ impl RunState {
     }
 
     pub(super) fn count_command(&mut self, command: Option<&CommandFact>) {
-        if let Some(command) = command {
+        if let Some(command) = command.filter(|command| command.exit != ExitFact::NotStarted) {
             self.counts.commands += 1;
             let rung = command.containment.as_ref().map_or(self.rung, |receipt| receipt.rung);
             self.weakest = Some(self.weakest.map_or(rung, |weakest| weakest.min(rung)));

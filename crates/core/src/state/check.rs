@@ -237,6 +237,10 @@ impl OpenAct {
             (Intent::Command { .. }, Some(command)) => {
                 must(body.end == command.exit.end(), "it did not end as its command did")?;
                 must(
+                    command.exit != ExitFact::NotStarted,
+                    "it gives the numbers of a command that never ran",
+                )?;
+                must(
                     command.containment.as_ref().map_or(attached, |receipt| receipt.rung) >= self.rung,
                     "its command was contained less than the driver said when it started",
                 )

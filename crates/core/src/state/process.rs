@@ -97,6 +97,10 @@ impl RunState {
         };
         let server = self.starts_server(act);
         must(act.call.is_some() || server.is_some(), "no call asks for it to go on in the background")?;
+        must(
+            self.bound_as(act.agent) == AgentId::ROOT,
+            "its agent's orders deny something, and what it changes could not be told from what others do",
+        )?;
         let staged = self.created.as_ref().is_some_and(|created| created.policy.workspace.is_staged());
         must(!staged, "the contract has changes staged, and nobody sees those of a background command")?;
         if server.is_some() {
@@ -119,8 +123,6 @@ impl RunState {
         if let Intent::Background { argv, publish, .. } = &body.intent {
             let server = self.open.get(&body.act).and_then(|act| self.starts_server(act));
             let server = server.map(|server| server.name.clone());
-            // A server is there for all of them, whoever was the first to call it.
-            let agent = if server.is_some() { AgentId::ROOT } else { agent };
             let process = Process {
                 argv: argv.clone(),
                 publish: *publish,
@@ -194,7 +196,8 @@ impl RunState {
     pub(super) fn process_changed(&mut self, body: &ProcessChanged) -> Checked {
         must(!self.open_processes().is_empty(), "no background command runs")?;
         must(!body.changes.is_empty() || !body.reverted.is_empty(), "it changes nothing")?;
-        self.check_background_change(&body.changes)?;
+        // Whosever they are, none is held to less than the contract.
+        self.check_no_denied_change(AgentId::ROOT, &body.changes)?;
         self.check_changes(&body.changes)?;
         self.changed(&body.changes);
         Ok(())

@@ -732,7 +732,8 @@ impl World {
         touches: Vec<Touch>,
         recovery: Recovery,
     ) {
-        let policy = self.state.policy_of(self.state.acting()).unwrap();
+        let whose = call.map_or(AgentId::ROOT, |_| self.state.acting());
+        let policy = self.state.policy_of(whose).unwrap();
         let decision = match call {
             Some(_) => policy.decide(&touches, self.state.rung()),
             None => policy.decide_ordered(&touches, self.state.rung(), Ordered::by(tool)),
@@ -816,7 +817,9 @@ impl World {
                     let (argv, cwd) = (argv.clone(), RelPath::root());
                     let staged = self.created().policy.workspace.is_staged();
                     let server = self.state.starts_server(act).is_some();
-                    let intent = if server || (act.call.is_some() && !staged && self.choices.once_in(3)) {
+                    let narrowed = self.state.bound_as(act.agent) != AgentId::ROOT;
+                    let may_go_on = act.call.is_some() && !staged && !narrowed;
+                    let intent = if server || (may_go_on && self.choices.once_in(3)) {
                         Intent::Background { argv, cwd, limit_ms: None, publish: None }
                     } else {
                         Intent::Command { argv, cwd, limit_ms: 1000 }

@@ -34,6 +34,7 @@ pub(super) struct Check<'a> {
     codes: BTreeMap<ClaimId, Code>,
     signed_by: Option<String>,
     result: Option<RunResult>,
+    by_word: Vec<&'static str>,
 }
 
 /// What stands in a bundle whose signature, files and chain hold.
@@ -52,7 +53,14 @@ pub(super) struct Read {
 
 impl<'a> Check<'a> {
     pub(super) fn new(base: Option<&'a dyn Base>) -> Self {
-        Self { base, findings: BTreeMap::new(), codes: BTreeMap::new(), signed_by: None, result: None }
+        Self {
+            base,
+            findings: BTreeMap::new(),
+            codes: BTreeMap::new(),
+            signed_by: None,
+            result: None,
+            by_word: Vec::new(),
+        }
     }
 
     /// All claims about a run.
@@ -144,7 +152,9 @@ impl<'a> Check<'a> {
             }
         }
         self.settle(ClaimId::Policy, Ok(()))?;
-        self.settle(ClaimId::State, check_facts(read))
+        self.settle(ClaimId::State, check_facts(read))?;
+        self.by_word = by_word(&read.state);
+        Some(())
     }
 
     /// What changed: its content, the patch of it, whose doing it is, and whether the gate passed on it.
@@ -263,7 +273,7 @@ impl<'a> Check<'a> {
             })
             .collect();
         let code = self.code(&claims, require);
-        Report { claims, require, code, signed_by: self.signed_by, result: self.result }
+        Report { claims, require, code, signed_by: self.signed_by, result: self.result, by_word: self.by_word }
     }
 
     fn code(&self, claims: &[Claim], require: Require) -> Code {
@@ -288,6 +298,15 @@ impl<'a> Check<'a> {
         let spine = || order.iter().copied().filter(|id| id.bears());
         spine().find(|id| is(id, true)).or_else(|| spine().find(|id| is(id, false)))
     }
+}
+
+/// What a run's events say of content that no bundle holds.
+fn by_word(state: &RunState) -> Vec<&'static str> {
+    let schema = state.created().and_then(|created| created.brief.as_ref()?.schema);
+    let schema = schema.filter(|_| state.submitted().is_some()).map(|_| {
+        "The contract asked for an answer after a JSON Schema. Whether the answer satisfies it is the runner's word: neither is in the bundle."
+    });
+    schema.into_iter().collect()
 }
 
 fn in_journal(violation: &Violation) -> String {

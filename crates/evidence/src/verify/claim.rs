@@ -234,7 +234,9 @@ impl ClaimId {
             Self::Policy => {
                 "That the policy is the one you would have chosen, or that each act touched only what it declared."
             }
-            Self::State => "That the model is the one it says, or that usage is what the vendor billed.",
+            Self::State => {
+                "That the model is the one it says, that usage is what the vendor billed, or that an answer satisfies the schema that was asked for."
+            }
             Self::Blobs => {
                 "Anything about content that is not in the bundle: prompts, answers and outputs are committed to and not shown."
             }
@@ -334,6 +336,8 @@ pub struct Report {
     pub signed_by: Option<String>,
     /// What the signer says of the run, once signature and format hold. The claims say how far it is proven.
     pub result: Option<RunResult>,
+    /// What the events say and nobody can check from the bundle, a sentence each.
+    pub by_word: Vec<&'static str>,
 }
 
 impl Report {

@@ -67,8 +67,9 @@ impl Mount {
             }
             Self::Empty { to } => {
                 let size = b"tmpfs-size=4096".to_vec();
-                let mut fields =
-                    vec![b"type=tmpfs".to_vec(), field("destination", to), size, b"tmpfs-mode=0000".to_vec()];
+                let closed = [b"tmpfs-mode=0000".to_vec(), b"ro".to_vec()];
+                let mut fields = vec![b"type=tmpfs".to_vec(), field("destination", to), size];
+                fields.extend(closed);
                 if engine == Engine::Podman {
                     // It would fill it with what it is to cover.
                     fields.push(b"notmpcopyup".to_vec());
@@ -128,13 +129,14 @@ pub(crate) fn mounts(profile: &Profile, workspace: &Path) -> Vec<Mount> {
         let is_real = |path: &PathBuf| path.canonicalize().is_ok_and(|real| real == *path);
         all.extend(direct.iter().filter_map(inside).filter(is_real).map(|path| Mount::same(&path, writing)));
     } else {
-        for path in protected {
+        let hidden: Vec<PathBuf> = profile.hidden.iter().filter_map(inside).collect();
+        for path in protected.filter(|path| !hidden.iter().any(|hidden| path.starts_with(hidden))) {
             // With each folder above it, so that none can be moved away with what is in it.
             let above = path.ancestors().skip(1).take_while(|above| *above != workspace);
             all.extend(above.map(|above| Mount::same(above, writing)));
             all.push(Mount::same(&path, Writing::Refused));
         }
-        for path in profile.hidden.iter().filter_map(inside) {
+        for path in hidden {
             all.push(if path.is_dir() {
                 Mount::Empty { to: path }
             } else {

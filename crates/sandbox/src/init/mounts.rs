@@ -73,8 +73,10 @@ pub(super) fn build(view: &View, is_root: bool) -> Result<Built, Failure> {
     };
     let root = root.as_fd();
     furnish(root, view, copies, devices, is_root)?;
-    mask(root, view)?;
     let unprotected = protect(root, view)?;
+    // Behind it: of a cover, which has no name any more, the kernel makes no further mount, and a hidden path may be
+    // protected too.
+    mask(root, view)?;
     sys::mount_setattr(root, RDONLY, false).step("mount-root")?;
 
     rustix::process::fchdir(root).step("pivot-root")?;

@@ -3,9 +3,9 @@
 use std::os::unix::fs::symlink;
 
 use provost_core::containment::Rung;
-use provost_sandbox::{Ended, RunError, WorkspaceAccess};
+use provost_sandbox::{Cancel, Changes, Ended, Profile, RunError, WorkspaceAccess};
 
-use crate::support::{CONTAINED, Host, read};
+use crate::support::{CONTAINED, Host, Ran, read, sandbox};
 
 #[test]
 fn the_workspace_can_be_changed_and_keeps_its_owner() {
@@ -101,6 +101,56 @@ fn a_hidden_file_cannot_be_read() {
     }
     assert_eq!(read(&host.ws().join(".env")), "TOKEN=canary");
     host.run_with(Rung::R0, profile, &host.command(&["cat", ".env"])).assert_ok();
+}
+
+/// What nobody may read nobody may write either, in rules too: hidden and protected is hidden.
+#[test]
+fn what_is_hidden_and_protected_is_hidden() {
+    let host = Host::new();
+    std::fs::write(host.ws().join(".env"), "canary").unwrap();
+    std::fs::create_dir_all(host.ws().join("keys/deep")).unwrap();
+    std::fs::write(host.ws().join("keys/deep/k"), "canary").unwrap();
+    std::fs::create_dir(host.ws().join("real")).unwrap();
+    std::fs::write(host.ws().join("real/k"), "canary").unwrap();
+    symlink("real", host.ws().join("link")).unwrap();
+    let at = |names: &[&str]| names.iter().map(|name| host.ws().join(name)).collect::<Vec<_>>();
+    let mut profile = host.profile();
+    profile.hidden = at(&[".env", "keys", "link"]);
+    let hidden_only = profile.clone();
+    profile.protected = at(&[".env", "keys", "keys/deep", "keys/deep/k", "link", "real"]);
+    let mut staged = profile.clone();
+    staged.changes = Changes::Staged { direct: Vec::new(), copy: None };
+    let reads = ["cat .env", "cat keys/deep/k", "cat real/k", "cat link/k"];
+    let writes = ["echo x > .env", "echo x > keys/deep/k", "echo x > real/k", "mv keys other", "rm -rf keys"];
+    let of = |profile: &Profile, rung, script: &str| {
+        host.run_with(rung, profile.clone(), &host.command(&["sh", "-c", script]))
+    };
+    for rung in CONTAINED {
+        for profile in [&profile, &hidden_only] {
+            for script in reads {
+                let ran = of(profile, rung, script);
+                assert!(!ran.assert_refused().text.contains("canary"), "{rung}: {script}");
+            }
+        }
+        for script in writes {
+            of(&profile, rung, script).assert_refused();
+        }
+        of(&profile, rung, "echo new > seen && cat seen").assert_ok();
+    }
+    let staged = sandbox(Rung::R3, staged);
+    for script in reads.iter().chain(&writes) {
+        let ran = staged.run_staged(&host.command(&["sh", "-c", script]), &Cancel::new().unwrap()).unwrap();
+        Ran::of(ran.record).assert_refused();
+    }
+    for name in [".env", "keys/deep/k", "real/k"] {
+        assert_eq!(read(&host.ws().join(name)), "canary");
+    }
+    // The control: without either rule all of it works.
+    let plain = host.profile();
+    for script in reads.iter().chain(&writes) {
+        of(&plain, Rung::R3, script).assert_ok();
+        let _ = std::fs::rename(host.ws().join("other"), host.ws().join("keys"));
+    }
 }
 
 #[test]

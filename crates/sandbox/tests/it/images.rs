@@ -1,6 +1,6 @@
 //! OCI images: what is read, what is refused, and what commands see whose root one is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write;
@@ -172,7 +172,12 @@ fn tools() -> Vec<(String, Vec<u8>)> {
 /// An image with a shell, and a profile whose root it is.
 pub(crate) fn shell(host: &Host) -> (Image, Profile) {
     let files = tools();
-    let mut entries: Vec<Entry<'_>> = files.iter().map(|(path, bytes)| File(path, bytes, 0o755)).collect();
+    // Each folder too: older dockers make one that has no entry so that nobody can enter it.
+    let above = files.iter().flat_map(|(path, _)| Path::new(path).ancestors().skip(1));
+    let folders: BTreeSet<&str> = above.chain([Path::new("etc")]).filter_map(Path::to_str).collect();
+    let mut entries: Vec<Entry<'_>> =
+        folders.into_iter().filter(|path| !path.is_empty()).map(Folder).collect();
+    entries.extend(files.iter().map(|(path, bytes)| File(path, bytes, 0o755)));
     entries.push(File("etc/of-the-image", b"yes\n", 0o644));
     entries.push(Folder("work"));
     let image = import(host, &[&entries]).unwrap();

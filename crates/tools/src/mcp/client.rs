@@ -1,10 +1,7 @@
 //! The protocol itself, by the crate that its authors keep. Both ways of making acquaintance: `server/discover`, and
 //! `initialize` where a server does not know that.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation,
@@ -12,13 +9,10 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService, ServiceError};
 use serde_json::{Map, Value};
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
+use super::heard::{Bounded, Heard};
 use super::{BoxFuture, Client, Connection, Cut, Met, Offered, Reply, Unanswered, reply};
-
-/// Longest message of a server, in bytes. The rest of a server's words is not held for it.
-const LONGEST_MESSAGE: usize = 8 * 1024 * 1024;
 
 /// Most pages of a list, most tools on them, and most bytes of these, that are read.
 const MOST_PAGES: usize = 32;
@@ -40,40 +34,57 @@ impl Client for Mcp {
                 preferred_versions: vec![ProtocolVersion::LATEST],
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
             };
+            let heard = Arc::new(Heard::default());
+            let read = Bounded::new(read, heard.clone());
             let service = client
-                .serve_with_lifecycle((Bounded { inner: read, line: 0 }, write), lifecycle)
+                .serve_with_lifecycle((read, write), lifecycle)
                 .await
-                .map_err(|error| Unanswered::Broken(said(&error.to_string())))?;
-            let offered = list(&service).await?;
-            Ok((Arc::new(Peer(service)) as Arc<dyn Connection>, offered))
+                .map_err(|error| broken(&heard, &error.to_string()))?;
+            let peer = Peer { service, heard };
+            let offered = peer.list().await?;
+            Ok((Arc::new(peer) as Arc<dyn Connection>, offered))
         })
     }
 }
 
-struct Peer(RunningService<RoleClient, ClientConfig>);
+struct Peer {
+    service: RunningService<RoleClient, ClientConfig>,
+    heard: Arc<Heard>,
+}
 
-async fn list(service: &RunningService<RoleClient, ClientConfig>) -> Result<Vec<Offered>, Unanswered> {
-    let mut offered = Vec::new();
-    let mut cursor = None;
-    let mut bytes = 0;
-    for _ in 0..MOST_PAGES {
-        let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-        let page = service.list_tools(params).await.map_err(unanswered)?;
-        bytes += page.tools.iter().map(size).sum::<usize>();
-        offered.extend(page.tools.into_iter().map(|tool| Offered {
-            name: tool.name.into_owned(),
-            description: tool.description.map_or_else(String::new, std::borrow::Cow::into_owned),
-            schema: Value::Object(tool.input_schema.as_ref().clone()),
-        }));
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(offered);
+impl Peer {
+    async fn list(&self) -> Result<Vec<Offered>, Unanswered> {
+        let mut offered = Vec::new();
+        let mut cursor = None;
+        let mut bytes = 0;
+        for _ in 0..MOST_PAGES {
+            let params =
+                cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            self.heard.asked_again();
+            let page = self.service.list_tools(params).await.map_err(|error| self.unanswered(error))?;
+            bytes += page.tools.iter().map(size).sum::<usize>();
+            offered.extend(page.tools.into_iter().map(|tool| Offered {
+                name: tool.name.into_owned(),
+                description: tool.description.map_or_else(String::new, std::borrow::Cow::into_owned),
+                schema: Value::Object(tool.input_schema.as_ref().clone()),
+            }));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(offered);
+            }
+            if offered.len() > MOST_OFFERED || bytes > MOST_LISTED {
+                break;
+            }
         }
-        if offered.len() > MOST_OFFERED || bytes > MOST_LISTED {
-            break;
+        Err(Unanswered::Broken(format!("its list of tools does not end: {} so far", offered.len())))
+    }
+
+    fn unanswered(&self, error: ServiceError) -> Unanswered {
+        match error {
+            ServiceError::McpError(error) => Unanswered::Refused(said(&error.message)),
+            other => broken(&self.heard, &other.to_string()),
         }
     }
-    Err(Unanswered::Broken(format!("its list of tools does not end: {} so far", offered.len())))
 }
 
 /// Bytes of what a server says of a tool.
@@ -91,10 +102,11 @@ impl Connection for Peer {
         Box::pin(async move {
             let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(args.clone());
             // Dropped before it is answered, it tells the server that nobody waits any more.
-            let called = self.0.call_tool_once(params);
+            self.heard.asked_again();
+            let called = self.service.call_tool_once(params);
             let answer = tokio::select! {
                 biased;
-                answer = called => answer.map_err(unanswered)?,
+                answer = called => answer.map_err(|error| self.unanswered(error))?,
                 cut = cut => return Err(Unanswered::Cut(cut)),
             };
             match answer {
@@ -111,45 +123,13 @@ impl Connection for Peer {
     }
 }
 
-fn unanswered(error: ServiceError) -> Unanswered {
-    match error {
-        ServiceError::McpError(error) => Unanswered::Refused(said(&error.message)),
-        other => Unanswered::Broken(said(&other.to_string())),
-    }
+/// A connection that is no more: for what the reader gave it up, where it did, which the protocol's crate does not say.
+fn broken(heard: &Heard, error: &str) -> Unanswered {
+    Unanswered::Broken(heard.given_up().map_or_else(|| said(error), str::to_owned))
 }
 
 /// What a server says, in a sentence of ours.
 fn said(text: &str) -> String {
     const LONGEST: usize = 500;
     crate::text::show::clip(&provost_core::text::visible(text, provost_core::text::Lines::Escape), LONGEST)
-}
-
-/// A reader whose lines have an end.
-struct Bounded<R> {
-    inner: R,
-    /// Bytes since the last line ended.
-    line: usize,
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Bounded<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        if let Poll::Ready(Ok(())) = polled {
-            let read = &buf.filled()[before..];
-            self.line = match memchr::memrchr(b'\n', read) {
-                Some(end) => read.len() - end - 1,
-                None => self.line + read.len(),
-            };
-            if self.line > LONGEST_MESSAGE {
-                let why = format!("a message has more than {LONGEST_MESSAGE} bytes");
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, why)));
-            }
-        }
-        polled
-    }
 }

@@ -6,6 +6,7 @@
 
 mod client;
 mod fit;
+mod heard;
 mod reply;
 mod schema;
 mod tool;

@@ -13,6 +13,9 @@ const MOST_PROPERTIES: usize = 256;
 /// Longest name of a property, in bytes.
 const LONGEST_KEY: usize = 64;
 
+/// Most bytes of a reason that the validator gives.
+const LONGEST_WHY: usize = 200;
+
 /// Keywords whose value is a schema, and those whose value is a list of schemas.
 const ONE: [&str; 5] = ["items", "additionalProperties", "not", "contains", "propertyNames"];
 const MANY: [&str; 4] = ["anyOf", "allOf", "oneOf", "prefixItems"];
@@ -47,7 +50,20 @@ pub(super) fn usable(schema: &Value) -> Result<Value, String> {
     }
     let schema = Value::Object(fields);
     check(&schema, "", 0, &mut 0)?;
+    compiles(&schema)?;
     Ok(schema)
+}
+
+/// Whether a validator takes it: its keywords are what the newest draft says they are, its patterns can be read, and what
+/// it refers to is in it. Nothing is fetched, as the validator is built without a way to.
+fn compiles(schema: &Value) -> Result<(), String> {
+    jsonschema::draft202012::new(schema).map(drop).map_err(|error| {
+        let at = error.instance_path().to_string();
+        let at =
+            if at.is_empty() { "its schema".to_owned() } else { format!("its schema at `{}`", shown(&at)) };
+        let why = provost_core::text::visible(&error.to_string(), provost_core::text::Lines::Escape);
+        format!("{at} cannot be used: {}", crate::text::show::clip(&why, LONGEST_WHY))
+    })
 }
 
 fn check(schema: &Value, at: &str, depth: usize, properties: &mut usize) -> Result<(), String> {

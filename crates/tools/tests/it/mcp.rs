@@ -44,6 +44,12 @@ fn m2_a_schema_that_vendors_refuse_is_left_out_with_a_reason() {
         (json!({ "type": "string" }), "not of an object"),
         (json!({ "type": "object", "anyOf": [{ "type": "object" }] }), "`anyOf` at its top"),
         (json!([]), "not an object"),
+        (json!({ "type": "object", "if": { "$ref": "https://example.org/x" } }), "cannot be used"),
+        (json!({ "type": "object", "patternProperties": { "(": {} } }), "cannot be used"),
+        (json!({ "type": "object", "patternProperties": 5 }), "cannot be used"),
+        (with("a", json!({ "enum": 5 })), "at `/properties/a/enum` cannot be used"),
+        (with("a", json!({ "type": "string", "minLength": "long" })), "cannot be used"),
+        (with("a", json!({ "$ref": "#/$defs/nowhere" })), "cannot be used"),
         (with("a", json!({ "type": "string", "description": "x".repeat(20_000) })), "16384 is the most"),
     ];
     for (schema, why) in bad {
@@ -54,7 +60,9 @@ fn m2_a_schema_that_vendors_refuse_is_left_out_with_a_reason() {
         json!({}),
         json!({ "type": "object", "$schema": "http://json-schema.org/draft-07/schema#" }),
         with("a_b-c.d", json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null })),
-        with("a", json!({ "type": "array", "items": { "$ref": "#/$defs/x" } })),
+        json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "$ref": "#/$defs/x" } } },
+                "$defs": { "x": { "type": "string", "pattern": "^(?=a)a+$", "x-own": 5 } } }),
+        json!({ "type": "object", "if": { "required": [] }, "patternProperties": { "^x-": { "type": "string" } } }),
         with("a", json!({ "type": ["string", "null"], "enum": ["x"] })),
         json!({ "type": "object", "properties": { "required": { "type": "boolean" } }, "required": ["required"] }),
     ];
@@ -87,7 +95,7 @@ fn i1_descriptions_hide_nothing_and_have_an_end() {
 }
 
 /// Answers as a server of the older lifecycle would, line by line; `None` breaks off.
-async fn answer(stream: UnixStream, tool: fn(&Value) -> Option<String>) {
+async fn answer(stream: UnixStream, tool: impl Fn(&Value) -> Option<String> + Send + 'static) {
     let (read, mut write) = stream.into_split();
     let mut lines = BufReader::new(read).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -119,7 +127,10 @@ async fn answer(stream: UnixStream, tool: fn(&Value) -> Option<String>) {
     }
 }
 
-fn called(tool: fn(&Value) -> Option<String>, limit: Duration) -> Result<String, Unanswered> {
+fn called(
+    tool: impl Fn(&Value) -> Option<String> + Send + 'static,
+    limit: Duration,
+) -> Result<String, Unanswered> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -146,6 +157,13 @@ fn m3_whatever_a_server_says_a_call_comes_to_an_end() {
     // It breaks off, or its words have no end.
     assert!(matches!(called(|_| None, long), Err(Unanswered::Broken(_))));
     assert!(matches!(called(|_| Some("x".repeat(9 << 20)), long), Err(Unanswered::Broken(_))));
+    // It asks without end, and reads no answer; a few questions are nothing.
+    let asks = |count: usize| "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(count);
+    let flood = called(move |_| Some(asks(100_000)), long);
+    let Err(Unanswered::Broken(why)) = flood else { panic!("{flood:?}") };
+    assert_eq!(why, "it sent more than 10000 messages for one question");
+    let asked = called(move |id| Some(asks(1_000) + &good(id).unwrap()), long);
+    assert_eq!(asked, Ok("hello".to_owned()));
     // It refuses, and it says nothing.
     let no = |id: &Value| {
         Some(format!(

@@ -38,6 +38,8 @@ def tools():
     bad["properties"] = {"$.xgafv": {"type": "string"}}
     nested = schema()
     nested["properties"] = {"inner": {"type": "object", "required": True}}
+    odd = schema()
+    odd["properties"] = {"one": {"enum": 5}}
     return [
         {"name": "append", "description": described(), "inputSchema": schema(file="string", line="string"),
          "annotations": {"readOnlyHint": True}},
@@ -46,7 +48,10 @@ def tools():
         {"name": "picture", "inputSchema": schema()},
         {"name": "flood", "inputSchema": schema()},
         {"name": "die", "inputSchema": schema()},
+        {"name": "escapes", "inputSchema": schema()},
         {"name": "hang", "inputSchema": schema()},
+        {"name": "ask", "inputSchema": schema()},
+        {"name": "bad_enum", "inputSchema": odd},
         {"name": "bad_key", "inputSchema": bad},
         {"name": "bad_required", "inputSchema": nested},
     ]
@@ -73,6 +78,13 @@ def call(name, args):
     if name == "die":
         print("dying of a question", file=sys.stderr, flush=True)
         os._exit(3)
+    if name == "escapes":
+        return text("\x1b]8;;http://127.0.0.1/\x07fine\x1b]8;;\x07\x1b[2J\u202e")
+    if name == "ask":
+        # It asks without end, and reads nothing.
+        ping = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
+        while True:
+            sys.stdout.write(ping * 100)
     if name == "hang":
         return None
     return text("there is no such tool", failed=True)

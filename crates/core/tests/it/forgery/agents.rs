@@ -188,3 +188,42 @@ fn i1_a_background_command_is_its_agents_alone() {
     })));
     hand.does(ended(AgentEnd::Done));
 }
+
+/// Whose orders deny anything leaves nothing running, and neither does whoever it starts: so what a background command
+/// changed is held against the contract alone, and nothing that an agent may not change is booked on one.
+#[test]
+fn i5_a_narrowed_agent_starts_nothing_in_the_background() {
+    use provost_core::event::ProcessChanged;
+    let background = || Intent::Background {
+        argv: vec!["make".to_owned(), "watch".to_owned()],
+        cwd: provost_core::path::RelPath::root(),
+        limit_ms: None,
+        publish: None,
+    };
+    let (mut hand, act) = hand(1, AgentLimits { total: 3, depth: 2 });
+    hand.does(spawns(act, orders(1, &["write new"])));
+    hand.answer(2);
+    let childs = hand.decides(Some(0), vec![exec("make watch")]);
+    hand.cannot(started(childs, background()), "its agent's orders deny something");
+    // The control: what comes to an end is no matter.
+    hand.does(started(childs, command("make watch")));
+    hand.does(finished(childs, ActEnd::Done, vec![], Some(ran(0, Rung::R3))));
+    let changed =
+        |name| Body::ProcessChanged(ProcessChanged { changes: vec![creates(name, 40)], reverted: vec![] });
+    hand.cannot(changed("new"), "no background command runs");
+    let deeper = hand.decides(Some(1), vec![spawn_touch("helper")]);
+    hand.does(spawns(deeper, orders(2, &[])));
+    hand.answer(1);
+    let theirs = hand.decides(Some(0), vec![exec("make watch")]);
+    hand.cannot(started(theirs, background()), "its agent's orders deny something");
+
+    // The control: without orders it is as free as the root, and held to what that is.
+    let (mut hand, act) = self::hand(1, FEW);
+    hand.does(spawns(act, orders(1, &[])));
+    hand.answer(1);
+    let childs = hand.decides(Some(0), vec![exec("make watch")]);
+    hand.does(started(childs, background()));
+    hand.does(finished(childs, ActEnd::Done, vec![], None));
+    hand.does(changed("new"));
+    hand.cannot(changed(".git/hooks/new"), "the policy protects");
+}

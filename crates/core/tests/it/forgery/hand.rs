@@ -133,7 +133,7 @@ impl Hand {
         recovery: Recovery,
     ) -> Body {
         let agent = self.0.acting();
-        let policy = self.0.policy_of(agent).unwrap();
+        let policy = self.0.policy_of(index.map_or(AgentId::ROOT, |_| agent)).unwrap();
         let decision = match index {
             Some(_) => policy.decide(&touches, self.0.rung()),
             None => policy.decide_ordered(&touches, self.0.rung(), Ordered::by(tool)),

@@ -91,6 +91,22 @@ fn i4_a_background_command_ends_once() {
     assert_eq!(hand.0.counts().commands, 1);
 }
 
+/// A container may be found not to start when its act is over, and then nothing of it is lost: the run goes on.
+#[test]
+fn what_turns_out_not_to_have_started_ends_so() {
+    let never = || CommandFact { exit: ExitFact::NotStarted, ..wrote(10) };
+    let mut hand = Hand::workspace(2);
+    let process = hand.starts(0);
+    hand.does(ended(process, never()));
+    let act = hand.decides(Some(1), vec![exec("serve")]);
+    hand.does(started(act, command("serve")));
+    // What is no background command either ran or failed.
+    hand.cannot(finished(act, ActEnd::Failed, vec![], Some(never())), "never ran");
+    hand.does(finished(act, ActEnd::Failed, vec![], None));
+    hand.tells();
+    assert!(matches!(hand.0.next(), Next::Ask { .. }));
+}
+
 /// What failed to start is none: there is nothing to poll and nothing to end.
 #[test]
 fn what_never_ran_is_not_open() {

@@ -13,7 +13,12 @@ fn hand() -> Hand {
 }
 
 fn ordered(layer: Layer) -> Hand {
+    limited(layer, provost_core::agents::AgentLimits::NONE)
+}
+
+fn limited(layer: Layer, agents: provost_core::agents::AgentLimits) -> Hand {
     let Body::RunCreated(mut created) = good_run().remove(0).body else { unreachable!() };
+    created.limits.agents = agents;
     created.policy = Policy::preset(Preset::Workspace).with(layer);
     created.budget = Budget::default();
     let mut server = Server::new(NAME, vec!["serve".into(), "post".into()]);
@@ -220,4 +225,44 @@ fn i5_a_tool_that_changed_is_not_called_until_it_is_accepted() {
     hand.does(accepted());
     assert_eq!(hand.0.listed(NAME).unwrap()["mail"], digest(51));
     hand.does(started(act, call("mail")));
+}
+
+/// A server is the contract's: whoever calls first, it is the root's, decided by the contract's policy. Whether an agent may
+/// call it is decided by that agent's own.
+#[test]
+fn i5_a_server_that_a_child_needs_is_started_for_all() {
+    use provost_core::agents::{AgentLimits, Spawn};
+    let mut hand = limited(
+        Layer::named("hand").rule(Effect::Allow, "call post.*").unwrap(),
+        AgentLimits { total: 1, depth: 1 },
+    );
+    let first = start(&mut hand, 50);
+    ends(&mut hand, first);
+    hand.answer(1);
+    let act = hand.decides(Some(0), vec![Touch::Spawn { agent: "helper".to_owned() }]);
+    let spawn = Spawn {
+        agent: AgentId(1),
+        name: "helper".to_owned(),
+        goal: digest(14),
+        briefing: digest(15),
+        deny: ["exec *", "call post.look"].map(|rule| rule.parse().unwrap()).to_vec(),
+        max_steps: None,
+    };
+    hand.does(started(act, Intent::Spawn(Box::new(spawn))));
+    hand.answer(2);
+    let refused = calls(&mut hand, "look", Recovery::Replayable);
+    assert_eq!(hand.0.next(), Next::Refuse(refused));
+    hand.does(finished(refused, ActEnd::Refused, vec![], None));
+    let touches = vec![Touch::Call { tool: called(NAME, "mail") }];
+    hand.does(hand.decided(Some(1), "post__tool", touches, Recovery::Indeterminate));
+    assert_eq!(hand.0.next(), Next::StartServer(NAME.to_owned()));
+    // By the child's policy it would be refused, for everybody.
+    let Body::ActDecided(mut narrow) = start_of(&hand, "serve post") else { unreachable!() };
+    let of_child = hand.0.policy_of(AgentId(1)).unwrap();
+    narrow.decision = of_child.decide_ordered(&narrow.touches, hand.0.rung(), Ordered::Server);
+    assert_eq!(narrow.decision.effect, Effect::Deny);
+    hand.cannot(Body::ActDecided(narrow), "where the policy decides");
+    let server = start(&mut hand, 50);
+    assert_eq!(hand.0.process(server).unwrap().agent(), AgentId::ROOT);
+    assert!(matches!(hand.0.next(), Next::Perform(_)));
 }

@@ -1,4 +1,7 @@
-//! Commands by way of a container engine: a real podman, with a store of its own for each test.
+//! Commands by way of a container engine: a real podman, with a store of its own for each test; and a real docker, with a
+//! daemon of its own (`docker.rs`).
+
+mod docker;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,15 +23,16 @@ use provost_sandbox::{
 use crate::images::shell;
 use crate::support::{Host, Ran, eventually, probe};
 
-/// A podman whose store lies in the test's folder, and an image in it that this program's store has too.
-pub(crate) struct Podman {
+/// An engine whose store lies in the test's folder, and an image in it that this program's store has too.
+pub(crate) struct Store {
+    pub(crate) engine: Engine,
     pub(crate) host: Host,
     pub(crate) image: Image,
     pub(crate) environment: BTreeMap<OsString, OsString>,
 }
 
-impl Podman {
-    pub(crate) fn new() -> Self {
+impl Store {
+    pub(crate) fn podman() -> Self {
         let host = Host::new();
         let (image, _) = shell(&host);
         let at = |name: &str| host.dir.path().join(name);
@@ -49,27 +53,32 @@ impl Podman {
         environment.insert("CONTAINERS_CONF".into(), at("containers.conf").into());
         // No variable of the caller's is any business of a command's.
         environment.insert("A_KEY".into(), "s3cret".into());
-        let podman = Self { host, image, environment };
-        let layout = podman.host.dir.path().join("layout");
-        let archive = podman.host.dir.path().join("layout.tar");
-        let mut writer = tar::Builder::new(fs::File::create(&archive).unwrap());
-        writer.append_dir_all(".", layout).unwrap();
-        writer.finish().unwrap();
-        podman.podman(&["load", "--quiet", "--input", &archive.display().to_string()]);
+        let podman = Self { engine: Engine::Podman, host, image, environment };
+        podman.load();
         podman
     }
 
+    /// Gives the engine the image.
+    pub(crate) fn load(&self) {
+        let layout = self.host.dir.path().join("layout");
+        let archive = self.host.dir.path().join("layout.tar");
+        let mut writer = tar::Builder::new(fs::File::create(&archive).unwrap());
+        writer.append_dir_all(".", layout).unwrap();
+        writer.finish().unwrap();
+        self.ask(&["load", "--quiet", "--input", &archive.display().to_string()]);
+    }
+
     fn output(&self, arguments: &[&str]) -> Output {
-        std::process::Command::new("podman")
+        std::process::Command::new(self.engine.name())
             .args(arguments)
             .env_clear()
             .envs(&self.environment)
             .output()
-            .expect("podman is not there: run the tests by `./test`, which installs it and runc")
+            .expect("the engine is not there: run the tests by `./test`, which installs it")
     }
 
     #[track_caller]
-    pub(crate) fn podman(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
         let output = self.output(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -77,11 +86,11 @@ impl Podman {
 
     /// The names of all containers that there are.
     fn containers(&self) -> String {
-        self.podman(&["ps", "--all", "--format", "{{.Names}}"])
+        self.ask(&["ps", "--all", "--format", "{{.Names}}"])
     }
 
     fn profile(&self) -> Profile {
-        self.profile_by(Engine::Podman)
+        self.profile_by(self.engine)
     }
 
     fn profile_by(&self, engine: Engine) -> Profile {
@@ -109,17 +118,22 @@ fn run(sandbox: &Sandbox, command: &Command) -> Ran {
     Ran::of(sandbox.run(command, &Cancel::new().unwrap()).unwrap_or_else(|error| panic!("{error}")))
 }
 
-impl Drop for Podman {
+impl Drop for Store {
     fn drop(&mut self) {
-        // Mounts that are left keep the folder from being removed.
-        let _ = self.output(&["rm", "--force", "--all", "--time", "0"]);
+        if self.engine == Engine::Podman {
+            // Mounts that are left keep the folder from being removed.
+            let _ = self.output(&["rm", "--force", "--all", "--time", "0"]);
+        }
     }
 }
 
 #[test]
 fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
-    let podman = Podman::new();
-    let host = &podman.host;
+    runs_and_holds(&Store::podman());
+}
+
+pub(crate) fn runs_and_holds(store: &Store) {
+    let host = &store.host;
     fs::create_dir_all(host.ws().join("deep/.git")).unwrap();
     fs::write(host.ws().join("deep/.git/config"), "[core]\n").unwrap();
     fs::write(host.ws().join("given"), "from outside\n").unwrap();
@@ -127,8 +141,9 @@ fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
     fs::create_dir(host.ws().join("hidden-too")).unwrap();
     fs::write(host.ws().join("hidden-too/key"), "s3cret").unwrap();
     fs::write(host.outside().join("shown"), "shown\n").unwrap();
-    let mut profile = podman.profile();
-    profile.protected = vec![host.ws().join("deep/.git"), host.ws().join("absent")];
+    let mut profile = store.profile();
+    profile.protected =
+        ["deep/.git", "absent", "hidden", "hidden-too/key"].map(|name| host.ws().join(name)).to_vec();
     profile.hidden = vec![host.ws().join("hidden"), host.ws().join("hidden-too")];
     profile.readable.push(host.outside());
     profile.limits = Caps {
@@ -140,11 +155,11 @@ fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
         cpu_ms: Some(60_000),
         ..Caps::default()
     };
-    let sandbox = podman.sandbox(profile);
+    let sandbox = store.sandbox(profile);
     let receipt = sandbox.receipt().clone();
     assert_eq!(
         (receipt.rung, receipt.engine, receipt.image),
-        (Rung::R4, Some(Engine::Podman), Some(podman.image.digest))
+        (Rung::R4, Some(store.engine), Some(store.image.digest))
     );
     for (guarantee, strength) in &receipt.guarantees {
         // No engine sums processor time up.
@@ -154,7 +169,7 @@ fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
     assert!(receipt.enforces(Guarantee::CapMemory) && receipt.enforces(Guarantee::Protected));
     assert!(!receipt.can_dial());
 
-    let mut command = podman.sh("cat given /etc/of-the-image && echo made > made && echo $SAID $A_KEY $HOME");
+    let mut command = store.sh("cat given /etc/of-the-image && echo made > made && echo $SAID $A_KEY $HOME");
     command.env.insert("SAID".into(), "a b,c=\"d\"".into());
     let ran = run(&sandbox, &command);
     ran.assert_ok();
@@ -162,58 +177,66 @@ fn a_command_runs_by_podman_and_the_receipt_says_what_was_seen() {
     assert_eq!(ran.record.receipt, receipt);
     assert_eq!(fs::read_to_string(host.ws().join("made")).unwrap(), "made\n");
     let shown = host.outside().join("shown").display().to_string();
-    run(&sandbox, &podman.sh(&format!("cat {shown} deep/.git/config"))).assert_ok();
+    run(&sandbox, &store.sh(&format!("cat {shown} deep/.git/config"))).assert_ok();
     for script in [
         "echo x > deep/.git/config",
         "mv deep elsewhere",
         "mv deep/.git deep/git",
         "grep . hidden",
         "cat hidden-too/key",
+        "echo x > hidden-too/new",
+        "ls hidden-too/* hidden-too",
         "ls /usr/bin/python3",
         "echo x > /new",
         &format!("echo x > {shown}"),
         "cp /bin/id /tmp/id && /tmp/id",
         "grep -v lo: /proc/net/dev | grep :",
     ] {
-        run(&sandbox, &podman.sh(script)).assert_refused();
+        run(&sandbox, &store.sh(script)).assert_refused();
     }
     // The exit status is the command's own, whatever the engine uses it for; and so is a cap.
     for status in [1, 125, 126, 127, 137] {
-        let ran = run(&sandbox, &podman.sh(&format!("exit {status}")));
+        let ran = run(&sandbox, &store.sh(&format!("exit {status}")));
         assert_eq!(ran.record.ended, Ended::Exited(status), "{}", ran.text);
     }
-    run(&sandbox, &podman.sh("ulimit -n | grep -x 128")).assert_ok();
-    assert_eq!(podman.containers(), "");
+    run(&sandbox, &store.sh("ulimit -n | grep -x 128")).assert_ok();
+    assert_eq!(store.containers(), "");
 }
 
 #[test]
 fn what_does_not_start_has_provably_not_run() {
-    let podman = Podman::new();
-    let sandbox = podman.sandbox(podman.profile());
-    let command = podman.host.command(&["/bin/absent"]);
+    does_not_start(&Store::podman());
+}
+
+pub(crate) fn does_not_start(store: &Store) {
+    let sandbox = store.sandbox(store.profile());
+    let command = store.host.command(&["/bin/absent"]);
     let error = sandbox.run(&command, &Cancel::new().unwrap()).unwrap_err();
     let RunError::NotStarted(failure) = &error else { panic!("{error}") };
     assert!(failure.detail.contains("/bin/absent"), "{failure}");
     assert!(matches!(recover(&command.record_dir, Duration::ZERO), Ok(Recovered::NotStarted(_))));
     // The control.
-    run(&sandbox, &podman.sh("exit 0")).assert_ok();
-    assert_eq!(podman.containers(), "");
+    run(&sandbox, &store.sh("exit 0")).assert_ok();
+    assert_eq!(store.containers(), "");
 }
 
 #[test]
 fn a_limit_and_a_cancellation_end_it_and_remove_the_container() {
-    let podman = Podman::new();
-    let sandbox = podman.sandbox(podman.profile());
-    let mut command = podman.sh("echo begun; sleep 1000 & sleep 1000");
+    is_ended(&Store::podman());
+}
+
+pub(crate) fn is_ended(store: &Store) {
+    let sandbox = store.sandbox(store.profile());
+    let mut command = store.sh("echo begun; sleep 1000 & sleep 1000");
     command.wall = Duration::from_secs(3);
     let ran = run(&sandbox, &command);
     assert_eq!((ran.record.ended, ran.record.survivors), (Ended::TimedOut { limit_ms: 3000 }, 0));
     assert_eq!(ran.text, "begun\n");
-    assert_eq!(podman.containers(), "");
+    assert_eq!(store.containers(), "");
 
     let cancel = Cancel::new().unwrap();
-    let begun = podman.host.ws().join("begun");
-    let command = podman.sh("touch begun; sleep 1000");
+    let begun = store.host.ws().join("begun");
+    let command = store.sh("touch begun; sleep 1000");
     let ran = std::thread::scope(|scope| {
         let running = scope.spawn(|| sandbox.run(&command, &cancel).unwrap());
         eventually("it has begun", || begun.exists());
@@ -221,12 +244,12 @@ fn a_limit_and_a_cancellation_end_it_and_remove_the_container() {
         running.join().unwrap()
     });
     assert_eq!((ran.ended, ran.survivors), (Ended::Cancelled, 0));
-    assert_eq!(podman.containers(), "");
+    assert_eq!(store.containers(), "");
 }
 
 #[test]
 fn a_large_output_is_bounded_and_counted() {
-    let podman = Podman::new();
+    let podman = Store::podman();
     let sandbox = podman.sandbox(podman.profile());
     let mut command = podman.sh(
         "i=0; while [ $i -lt 20000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done",
@@ -240,7 +263,7 @@ fn a_large_output_is_bounded_and_counted() {
 
 #[test]
 fn what_an_engine_does_not_enforce_is_refused_where_it_is_required() {
-    let podman = Podman::new();
+    let podman = Store::podman();
     let mut profile = podman.profile();
     profile.limits.cpu_ms = Some(1000);
     profile.require = [Guarantee::Net, Guarantee::CapCpu].into();
@@ -258,7 +281,7 @@ fn what_an_engine_does_not_enforce_is_refused_where_it_is_required() {
 
 #[test]
 fn an_engine_s_own_settings_that_open_a_container_are_seen() {
-    let podman = Podman::new();
+    let podman = Store::podman();
     let conf = podman.host.dir.path().join("containers.conf");
     let text = fs::read_to_string(&conf).unwrap();
     // The operator's settings give every container a folder of the host's and a variable.
@@ -285,10 +308,10 @@ fn an_engine_s_own_settings_that_open_a_container_are_seen() {
     }
 }
 
-/// No daemon is to be had in a test. What takes its place is told what a docker is told, notes it, and has podman do it.
+/// Where there is no daemon: what takes its place is told what a docker is told, notes it, and has podman do it.
 #[test]
 fn docker_is_asked_for_the_same() {
-    let mut podman = Podman::new();
+    let mut podman = Store::podman();
     let bin = podman.host.dir.path().join("bin");
     let log = podman.host.dir.path().join("asked");
     let conf = podman.host.dir.path().join("containers.conf");
@@ -338,7 +361,7 @@ fn docker_is_asked_for_the_same() {
 
 #[test]
 fn an_image_that_the_engine_does_not_have_is_refused() {
-    let podman = Podman::new();
+    let podman = Store::podman();
     let mut profile = podman.profile();
     let other = Digest::new([7; 32]);
     let by = ByEngine::new(Engine::Podman, &podman.environment, vec![other]);
@@ -354,7 +377,7 @@ fn an_image_that_the_engine_does_not_have_is_refused() {
 /// The control is every other test here, by runc.
 #[test]
 fn a_runtime_that_refuses_this_host_is_named_with_what_to_do() {
-    let podman = Podman::new();
+    let podman = Store::podman();
     let conf = podman.host.dir.path().join("containers.conf");
     let other = fs::read_to_string(&conf).unwrap().replace("\"runc\"", "\"crun\"");
     fs::write(&conf, other).unwrap();
@@ -372,27 +395,33 @@ fn a_runtime_that_refuses_this_host_is_named_with_what_to_do() {
 
 #[test]
 fn the_container_goes_with_its_driver_and_what_happened_is_on_record() {
-    let podman = Podman::new();
-    let command = podman.sh("touch begun; sleep 1000");
-    let mut driver = driver(&podman, &command.record_dir, "touch begun; sleep 1000");
-    eventually("it has begun", || podman.host.ws().join("begun").exists());
+    goes_with_its_driver(&Store::podman());
+}
+
+pub(crate) fn goes_with_its_driver(store: &Store) {
+    let command = store.sh("touch begun; sleep 1000");
+    let mut driver = driver(store, &command.record_dir, "touch begun; sleep 1000");
+    eventually("it has begun", || store.host.ws().join("begun").exists());
     driver.kill().unwrap();
     driver.wait().unwrap();
     let found = recover(&command.record_dir, Duration::from_secs(60)).unwrap();
     let Recovered::Finished(record) = found else { panic!("{found:?}") };
     assert_eq!((record.ended, record.survivors), (Ended::DriverLost, 0));
-    assert_eq!(record.receipt.engine, Some(Engine::Podman));
-    assert_eq!(podman.containers(), "");
+    assert_eq!(record.receipt.engine, Some(store.engine));
+    assert_eq!(store.containers(), "");
 }
 
 /// Where the supervisor dies as well nobody can tell what became of the command, and it does not live on.
 #[test]
 fn whoever_recovers_removes_a_container_that_nobody_supervises() {
-    let podman = Podman::new();
-    let command = podman.sh("");
-    let mut driver = driver(&podman, &command.record_dir, "touch begun; sleep 1000");
-    eventually("it has begun", || podman.host.ws().join("begun").exists());
-    assert!(podman.containers().starts_with("provost-"));
+    is_removed_by_whoever_recovers(&Store::podman());
+}
+
+pub(crate) fn is_removed_by_whoever_recovers(store: &Store) {
+    let command = store.sh("");
+    let mut driver = driver(store, &command.record_dir, "touch begun; sleep 1000");
+    eventually("it has begun", || store.host.ws().join("begun").exists());
+    assert!(store.containers().starts_with("provost-"));
     // What started the supervisor, that one and the one that stands by, and then whoever they served: nobody is left to
     // see it.
     let launchers = children(driver.id() as i32);
@@ -404,7 +433,7 @@ fn whoever_recovers_removes_a_container_that_nobody_supervises() {
     }
     driver.wait().unwrap();
     assert_eq!(recover(&command.record_dir, Duration::from_secs(60)).unwrap(), Recovered::Unknown);
-    assert_eq!(podman.containers(), "");
+    assert_eq!(store.containers(), "");
 }
 
 /// The children of all threads of a process.
@@ -420,23 +449,23 @@ fn children(of: i32) -> Vec<i32> {
 const DRIVER: &str = "PROVOST_TEST_ENGINE_DRIVER";
 
 /// Starts this test binary again as a driver that runs one command.
-fn driver(podman: &Podman, record_dir: &Path, script: &str) -> std::process::Child {
-    let known_as: Vec<String> = podman.image.known_as.iter().map(Digest::to_string).collect();
-    let root = podman.image.root();
+fn driver(store: &Store, record_dir: &Path, script: &str) -> std::process::Child {
+    let known_as: Vec<String> = store.image.known_as.iter().map(Digest::to_string).collect();
+    let root = store.image.root();
     let told = serde_json::json!({
-        "ws": podman.host.ws(), "root": root, "digest": podman.image.digest, "known_as": known_as,
-        "record_dir": record_dir, "script": script,
+        "ws": store.host.ws(), "root": root, "digest": store.image.digest, "known_as": known_as,
+        "record_dir": record_dir, "script": script, "engine": store.engine,
     });
     std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "engines::as_a_driver", "--nocapture"])
         .env_clear()
-        .envs(&podman.environment)
+        .envs(&store.environment)
         .env(DRIVER, told.to_string())
         .spawn()
         .unwrap()
 }
 
-/// Not a test of its own: the driver of the two above.
+/// Not a test of its own: the driver of those that need one.
 #[test]
 fn as_a_driver() {
     let Ok(told) = std::env::var(DRIVER) else { return };
@@ -444,12 +473,13 @@ fn as_a_driver() {
     let text = |name: &str| told[name].as_str().unwrap().to_owned();
     let known_as = told["known_as"].as_array().unwrap();
     let known_as = known_as.iter().map(|digest| digest.as_str().unwrap().parse().unwrap()).collect();
+    let engine: Engine = serde_json::from_value(told["engine"].clone()).unwrap();
     let environment = std::env::vars_os().collect();
     let mut profile = Profile::for_workspace(text("ws")).unwrap();
     profile.image = Some(ImageRoot {
         folder: PathBuf::from(text("root")),
         digest: text("digest").parse().unwrap(),
-        by: Some(ByEngine::new(Engine::Podman, &environment, known_as)),
+        by: Some(ByEngine::new(engine, &environment, known_as)),
     });
     let sandbox = Sandbox::new(probe(), profile, RungChoice::Strongest { at_least: Rung::R0 }).unwrap();
     let host = Host::new();
