@@ -27,6 +27,7 @@ fn main() {
         journal: read.journal.clone(),
         blobs: read.blobs.clone(),
         statement: statement.clone(),
+        session: read.session.clone(),
     };
     bundle::write(&fixture, &content, &key).expect("a bundle");
     let envelope = bundle::read(&fixture).expect("the bundle just written").envelope;

@@ -6,9 +6,12 @@
 //! | `journal.jsonl` | every event of the run, one line of canonical JSON each |
 //! | `blobs/<digest>` | content of each changed file before and after, named by its salted digest |
 //! | `result.dsse.json` | the signed [`Statement`] about the run |
+//! | `session/` | only where the run was authorized: see [`SessionFiles`] |
 //!
 //! The same run gives the same bytes, however often it is written. What is read is bounded, and nothing but these
 //! names is accepted; links and special files are refused without following or opening them.
+
+mod session;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -28,6 +31,11 @@ use crate::dsse;
 use crate::keys::SigningKey;
 use crate::signer::SignError;
 use crate::statement::{JOURNAL, PATCH, Statement};
+
+pub use session::{
+    AUTHORIZATION, CHECKPOINT, PROVENANCE, SESSION, SessionFiles, TASK, TASK_LIMIT, TEST_RESULT,
+    signature_name,
+};
 
 /// Name of the signed statement's file.
 pub const RESULT: &str = "result.dsse.json";
@@ -94,6 +102,9 @@ pub enum BundleError {
         /// The folder.
         path: PathBuf,
     },
+    /// A run that was authorized without what authorized it, or that with a run that was not.
+    #[error("the bundle of a run that was authorized holds `{SESSION}`, and no other does")]
+    Session,
     /// The statement has no canonical JSON.
     #[error(transparent)]
     Statement(#[from] NotCanonical),
@@ -113,6 +124,25 @@ pub struct BundleContent {
     pub blobs: BTreeMap<Digest, Vec<u8>>,
     /// What is signed.
     pub statement: Statement,
+    /// `session/`: where the run was authorized, and in no other bundle.
+    pub session: Option<SessionFiles>,
+}
+
+impl BundleContent {
+    /// The bundle, its statement signed. The same key gives the same bytes.
+    pub fn sign(self, key: &SigningKey) -> Result<Bundle, BundleError> {
+        if self.statement.result.log.is_some() != self.session.is_some() {
+            return Err(BundleError::Session);
+        }
+        let envelope = dsse::sign(dsse::IN_TOTO, &self.statement.to_json()?, &[key])?;
+        Ok(Bundle {
+            patch: self.patch,
+            journal: self.journal,
+            blobs: self.blobs,
+            envelope,
+            session: self.session,
+        })
+    }
 }
 
 /// A bundle as it was read. Nothing about it has been checked but the names of its files.
@@ -126,50 +156,85 @@ pub struct Bundle {
     pub blobs: BTreeMap<Digest, Vec<u8>>,
     /// `result.dsse.json`.
     pub envelope: Vec<u8>,
+    /// `session/`, where it is there.
+    pub session: Option<SessionFiles>,
 }
 
 /// Signs `content` and writes it to the folder `dir`, which must be empty or not exist.
-///
-/// The signed statement is written last: a folder without it is a bundle whose writing was cut short.
 pub fn write(dir: &Path, content: &BundleContent, key: &SigningKey) -> Result<(), BundleError> {
-    let at = |path: &Path| {
-        let path = path.to_owned();
-        move |source| BundleError::Io { path, source }
-    };
-    let envelope = dsse::sign(dsse::IN_TOTO, &content.statement.to_json()?, &[key])?;
+    content.clone().sign(key)?.write(dir)
+}
+
+impl Bundle {
+    /// Writes the bundle to the folder `dir`, which must be empty or not exist.
+    ///
+    /// The signed statement is written last: a folder without it is a bundle whose writing was cut short.
+    pub fn write(&self, dir: &Path) -> Result<(), BundleError> {
+        make_empty(dir)?;
+        let blobs = dir.join(BLOBS);
+        make(&blobs)?;
+        for (digest, bytes) in &self.blobs {
+            put(&blobs.join(digest.to_string()), bytes)?;
+        }
+        if let Some(files) = &self.session {
+            let session = dir.join(SESSION);
+            make(&session)?;
+            for (name, bytes) in files.named() {
+                put(&session.join(name), bytes)?;
+            }
+        }
+        put(&dir.join(PATCH), &self.patch)?;
+        put(&dir.join(JOURNAL), &self.journal)?;
+        put(&dir.join(RESULT), &self.envelope)
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> BundleError {
+    move |source| BundleError::Io { path: path.to_owned(), source }
+}
+
+fn make_empty(dir: &Path) -> Result<(), BundleError> {
     std::fs::create_dir_all(dir).map_err(at(dir))?;
-    if std::fs::read_dir(dir).map_err(at(dir))?.next().is_some() {
-        return Err(BundleError::NotEmpty { path: dir.to_owned() });
+    match std::fs::read_dir(dir).map_err(at(dir))?.next() {
+        None => Ok(()),
+        Some(_) => Err(BundleError::NotEmpty { path: dir.to_owned() }),
     }
-    let put = |path: PathBuf, bytes: &[u8]| {
-        File::create_new(&path)
-            .and_then(|mut file| {
-                file.write_all(bytes)?;
-                file.sync_all()
-            })
-            .map_err(at(&path))
-    };
-    let blobs = dir.join(BLOBS);
-    std::fs::create_dir(&blobs).map_err(at(&blobs))?;
-    for (digest, bytes) in &content.blobs {
-        put(blobs.join(digest.to_string()), bytes)?;
-    }
-    put(dir.join(PATCH), &content.patch)?;
-    put(dir.join(JOURNAL), &content.journal)?;
-    put(dir.join(RESULT), &envelope)
+}
+
+fn make(dir: &Path) -> Result<(), BundleError> {
+    std::fs::create_dir(dir).map_err(at(dir))
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<(), BundleError> {
+    let mut file = File::create_new(path).map_err(at(path))?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
 /// Reads the bundle in `dir`, whatever blobs it holds.
 pub fn read(dir: &Path) -> Result<Bundle, BundleError> {
     let folder = Folder::open(dir)?;
-    folder.check_names()?;
+    let parts = if folder.has_session()? { Parts::Session } else { Parts::Run };
+    folder.check_names(parts)?;
     let named = folder.blob_names()?;
     Ok(Bundle {
         patch: folder.file(PATCH)?,
         journal: folder.file(JOURNAL)?,
         blobs: folder.blobs(&named)?,
         envelope: folder.envelope()?,
+        session: match parts {
+            Parts::Run => None,
+            Parts::Session => Some(folder.session()?),
+        },
     })
+}
+
+/// What a bundle consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// A run.
+    Run,
+    /// A run, and what authorized it.
+    Session,
 }
 
 /// An open bundle, read piece by piece so that a verifier can check the signature before it reads the rest. Every piece
@@ -198,9 +263,17 @@ impl Folder {
         self.read(&self.root, name, name, FILE_LIMIT)
     }
 
+    /// Whether there is anything called `session`.
+    pub(crate) fn has_session(&self) -> Result<bool, BundleError> {
+        Ok(self.names(&self.root, ".")?.contains(OsStr::new(SESSION)))
+    }
+
     /// Holds the top folder to exactly the names of a bundle.
-    pub(crate) fn check_names(&self) -> Result<(), BundleError> {
-        let expected = [RESULT, PATCH, JOURNAL, BLOBS];
+    pub(crate) fn check_names(&self, parts: Parts) -> Result<(), BundleError> {
+        let expected: &[&str] = match parts {
+            Parts::Run => &[RESULT, PATCH, JOURNAL, BLOBS],
+            Parts::Session => &[RESULT, PATCH, JOURNAL, BLOBS, SESSION],
+        };
         let found = self.names(&self.root, ".")?;
         for name in &found {
             if !expected.iter().any(|known| *known == name) {
@@ -210,7 +283,7 @@ impl Folder {
         for name in expected {
             let is_there = found.contains(OsStr::new(name));
             if !is_there {
-                return Err(BundleError::Missing { name: name.to_owned() });
+                return Err(BundleError::Missing { name: (*name).to_owned() });
             }
         }
         Ok(())
@@ -218,7 +291,7 @@ impl Folder {
 
     /// The digests that name the files in `blobs`.
     pub(crate) fn blob_names(&self) -> Result<BTreeSet<Digest>, BundleError> {
-        self.names(&self.blobs_folder()?, BLOBS)?
+        self.names(&self.folder(BLOBS)?, BLOBS)?
             .iter()
             .map(|name| {
                 name.to_str()
@@ -241,7 +314,7 @@ impl Folder {
         if let Some(missing) = expected.difference(&named).next() {
             return Err(BundleError::Missing { name: name_of(missing) });
         }
-        let folder = self.blobs_folder()?;
+        let folder = self.folder(BLOBS)?;
         let mut left = BLOBS_LIMIT;
         let mut blobs = BTreeMap::new();
         for digest in expected {
@@ -252,11 +325,11 @@ impl Folder {
         Ok(blobs)
     }
 
-    fn blobs_folder(&self) -> Result<OwnedFd, BundleError> {
-        self.expect_kind(&self.root, BLOBS, BLOBS, FileType::Directory, "a folder")?;
+    fn folder(&self, name: &str) -> Result<OwnedFd, BundleError> {
+        self.expect_kind(&self.root, name, name, FileType::Directory, "a folder")?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.root, BLOBS, flags, Mode::empty())
-            .map_err(|error| self.io(BLOBS, error.into()))
+        rustix::fs::openat(&self.root, name, flags, Mode::empty())
+            .map_err(|error| self.io(name, error.into()))
     }
 
     fn names(&self, folder: &OwnedFd, name: &str) -> Result<BTreeSet<std::ffi::OsString>, BundleError> {

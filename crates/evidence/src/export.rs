@@ -1,5 +1,7 @@
 //! Making a bundle from a journal.
 
+mod session;
+
 use std::collections::BTreeMap;
 
 use provost_core::digest::Digest;
@@ -10,9 +12,12 @@ use crate::bundle::BundleContent;
 use crate::canonical::sha256;
 use crate::chain::Head;
 use crate::content::Salt;
+use crate::log::head_of;
 use crate::net::Net;
 use crate::replay::{BrokenJournal, read_journal};
 use crate::statement::{RunResult, Statement};
+
+pub use session::{Ordered, SealError, seal};
 
 /// A run that cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +64,8 @@ pub enum ExportError {
 /// Makes a bundle's content from the journal's stored lines (each ended by a line feed), the stream's salt, and its
 /// blobs. The journal is checked as a recipient would check it, so that nothing is signed that would not verify.
 ///
+/// A run that was authorized has no bundle before its session is sealed: see [`seal`].
+///
 /// A bundle ends where the run does. What a person had put back in the workspace afterwards is no part of its result, so
 /// the bundle is the same before and after that.
 pub fn assemble(
@@ -86,8 +93,8 @@ pub fn assemble(
         blobs.insert(digest, bytes);
     }
     net.check_sizes(&blobs).map_err(ExportError::Patch)?;
-    let result =
-        RunResult::of(&state, &head, salt, blobs.keys().copied().collect()).ok_or(ExportError::NotOver)?;
+    let result = RunResult::of(&state, &head, head_of(&journal), salt, blobs.keys().copied().collect());
+    let result = result.ok_or(ExportError::NotOver)?;
     let patch = net.patch(result.base.source.scope(), &blobs).map_err(ExportError::Patch)?;
     let tree = match state.outcome() {
         Some(finished) => finished.tree.clone(),
@@ -98,6 +105,7 @@ pub fn assemble(
         patch,
         journal,
         blobs,
+        session: None,
     })
 }
 

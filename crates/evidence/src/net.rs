@@ -23,6 +23,11 @@ impl<'a> Net<'a> {
         Self { changes: state.net_changes().values().collect() }
     }
 
+    /// Each changed file, in order of paths.
+    pub(crate) fn changes(&self) -> &[&'a Change] {
+        &self.changes
+    }
+
     fn sides(&self) -> impl Iterator<Item = (&'a RelPath, &'a FileFact)> {
         self.changes
             .iter()

@@ -82,18 +82,24 @@ pub enum BrokenJournal {
 ///
 /// A hash is recomputed from the bytes of the line, not from what this program understood of them.
 pub fn read_journal(bytes: &[u8]) -> Result<(Vec<Event>, Head), BrokenJournal> {
-    let mut head = Head::empty();
     let mut events = Vec::new();
+    let head = each_event(bytes, |event| events.push(event))?;
+    Ok((events, head))
+}
+
+/// The same, one event in memory at a time. What was handed out before an error is not to be relied on.
+pub fn each_event(bytes: &[u8], mut take: impl FnMut(Event)) -> Result<Head, BrokenJournal> {
+    let mut head = Head::empty();
     for (line, raw) in (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
         let Some(raw) = raw.strip_suffix(b"\n") else {
             return Err(BrokenJournal::CutOff { line });
         };
-        events.push(read_line(line, raw, &mut head)?);
+        take(read_line(line, raw, &mut head)?);
     }
-    if events.is_empty() {
+    if head.next == 0 {
         return Err(BrokenJournal::Empty);
     }
-    Ok((events, head))
+    Ok(head)
 }
 
 fn read_line(line: u64, raw: &[u8], head: &mut Head) -> Result<Event, BrokenJournal> {

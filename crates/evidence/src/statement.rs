@@ -22,6 +22,7 @@ use crate::canonical::NotCanonical;
 use crate::chain::Head;
 use crate::content::Salt;
 use crate::in_toto::{self, BadStatement, Subject, file_digest, tree_digest};
+use crate::log::LogHead;
 
 /// The type of the predicate [`RunResult`].
 pub const PREDICATE_TYPE: &str = "urn:provost:run-result:v1";
@@ -111,6 +112,9 @@ pub struct RunResult {
     pub finished_ms: u64,
     /// Salted digests of the content in the bundle: of each changed file, before and after.
     pub blobs: BTreeSet<Digest>,
+    /// The journal as a Merkle log, where the run was authorized: what the checkpoint of its session signs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogHead>,
 }
 
 /// Where the files came from.
@@ -155,8 +159,15 @@ mod salt_hex {
 }
 
 impl RunResult {
-    /// What there is to say of a run that is over, from its folded events; `None` while it is not over.
-    pub fn of(state: &RunState, head: &Head, salt: &Salt, blobs: BTreeSet<Digest>) -> Option<Self> {
+    /// What there is to say of a run that is over, from its folded events; `None` while it is not over. `log` is the head
+    /// of its journal's log, which is said of authorized runs only.
+    pub fn of(
+        state: &RunState,
+        head: &Head,
+        log: LogHead,
+        salt: &Salt,
+        blobs: BTreeSet<Digest>,
+    ) -> Option<Self> {
         let (created, finished) = (state.created()?, state.outcome()?);
         let judged = state.last_gate();
         let ledger = state.ledger();
@@ -192,6 +203,7 @@ impl RunResult {
             started_ms,
             finished_ms,
             blobs,
+            log: created.authorized.is_some().then_some(log),
         })
     }
 

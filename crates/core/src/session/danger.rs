@@ -41,11 +41,17 @@ pub enum Danger {
     Containers,
     /// Who has to be asked about a change.
     Owners,
+    /// Content that is no text, whatever the file is called.
+    Binaries,
+    /// Characters that hide or move text, in what is added.
+    HiddenText,
+    /// What stands for content that lies elsewhere: pointers of Git LFS.
+    LfsPointers,
 }
 
 impl Danger {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::BuildScripts,
         Self::BuildFiles,
         Self::Manifests,
@@ -58,6 +64,9 @@ impl Danger {
         Self::Editors,
         Self::Containers,
         Self::Owners,
+        Self::Binaries,
+        Self::HiddenText,
+        Self::LfsPointers,
     ];
 
     /// Its name, as in `--allow build-scripts`.
@@ -75,6 +84,9 @@ impl Danger {
             Self::Editors => "editors",
             Self::Containers => "containers",
             Self::Owners => "owners",
+            Self::Binaries => "binaries",
+            Self::HiddenText => "hidden-text",
+            Self::LfsPointers => "lfs-pointers",
         }
     }
 
@@ -93,10 +105,14 @@ impl Danger {
             Self::Editors => "runs when an editor or a shell opens the folder",
             Self::Containers => "is what a container is built from",
             Self::Owners => "says who has to be asked about a change",
+            Self::Binaries => "is no text: nobody can read in a patch what it holds",
+            Self::HiddenText => "gains characters that hide or move text",
+            Self::LfsPointers => "stands for content that lies elsewhere and is not part of the change",
         }
     }
 
-    /// Globs of such files, wherever they stand in the workspace.
+    /// Globs of such files, wherever they stand in the workspace. None where it is the content that is dangerous: that is
+    /// seen in the change only.
     pub fn globs(self) -> &'static [&'static str] {
         match self {
             Self::BuildScripts => &["**/build.rs", "**/setup.py", "**/binding.gyp"],
@@ -176,6 +192,7 @@ impl Danger {
             ],
             Self::Containers => &["**/Dockerfile*", "**/Containerfile*", "**/docker-compose*.y*ml"],
             Self::Owners => &["**/CODEOWNERS"],
+            Self::Binaries | Self::HiddenText | Self::LfsPointers => &[],
         }
     }
 
@@ -208,7 +225,9 @@ pub struct Dangers(Vec<(Danger, Pattern)>);
 impl Dangers {
     /// All kinds.
     pub fn all() -> Self {
-        let patterns = Danger::ALL.into_iter().flat_map(|kind| kind.rules().map(move |rule| (kind, rule)));
+        // In lower case on both sides: some file systems take `Build.rs` for `build.rs`.
+        let rules = |kind: Danger| kind.rules().map(move |rule| (kind, rule.to_lowercase()));
+        let patterns = Danger::ALL.into_iter().flat_map(rules);
         let table: Vec<_> =
             patterns.filter_map(|(kind, rule)| Some((kind, rule.parse::<Pattern>().ok()?))).collect();
         // The globs above are constants: one that does not parse is a bug, and a test counts them.
@@ -216,9 +235,10 @@ impl Dangers {
         Self(table)
     }
 
-    /// What kind of dangerous file a path names; `None` for any other.
+    /// What kind of dangerous file a path names, in whatever case; `None` for any other.
     pub fn of(&self, path: &RelPath) -> Option<Danger> {
-        let touch = Touch::Write { path: path.clone() };
+        let lower = RelPath::try_from(path.as_str().to_lowercase()).unwrap_or_else(|_| path.clone());
+        let touch = Touch::Write { path: lower };
         self.0.iter().find(|(_, pattern)| pattern.matches(&touch, Effect::Deny)).map(|(kind, _)| *kind)
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::code::Code;
 use crate::statement::RunResult;
 
 /// One thing that a bundle claims.
@@ -36,10 +37,34 @@ pub enum ClaimId {
     Tree,
     /// The gate passed on that tree.
     Gate,
+    /// Of a session: enough trusted keys signed its authorization.
+    Authorization,
+    /// Of a session: it was not taken back.
+    Revocation,
+    /// Of a session: it is what the recipient expects.
+    Request,
+    /// Of a session: the log's signed head is that of the journal.
+    Log,
+    /// Of a session: the run is the one that was authorized.
+    Contract,
+    /// Of a session: the run kept to the time that it had.
+    Window,
+    /// Of a session: nothing protected was changed, and no link leads out.
+    Scope,
+    /// Of a session: new names are the same name everywhere.
+    Names,
+    /// Of a session: the files that judge are as they were authorized.
+    Judges,
+    /// Of a session: nothing dangerous was changed that nobody allowed.
+    Danger,
+    /// Of a session: its provenance says the same.
+    Provenance,
+    /// Of a session: its test result says the same.
+    TestResult,
 }
 
 impl ClaimId {
-    /// All of them, in the order in which they are checked.
+    /// Those about a run, in the order in which they are checked.
     pub const ALL: [Self; 13] = [
         Self::Signature,
         Self::Statement,
@@ -55,6 +80,52 @@ impl ClaimId {
         Self::Tree,
         Self::Gate,
     ];
+
+    /// Those about a governed session, in the order in which they are told.
+    pub const SESSION: [Self; 25] = [
+        Self::Authorization,
+        Self::Revocation,
+        Self::Request,
+        Self::Signature,
+        Self::Statement,
+        Self::Files,
+        Self::Chain,
+        Self::Head,
+        Self::Log,
+        Self::Contract,
+        Self::Window,
+        Self::Policy,
+        Self::State,
+        Self::Blobs,
+        Self::Base,
+        Self::Scope,
+        Self::Names,
+        Self::Judges,
+        Self::Danger,
+        Self::Patch,
+        Self::Tree,
+        Self::Acts,
+        Self::Gate,
+        Self::Provenance,
+        Self::TestResult,
+    ];
+
+    /// Whether other claims rest on it: where it does not hold, those behind it are not come to.
+    pub(super) fn bears(self) -> bool {
+        matches!(
+            self,
+            Self::Authorization
+                | Self::Signature
+                | Self::Statement
+                | Self::Files
+                | Self::Chain
+                | Self::Head
+                | Self::Policy
+                | Self::State
+                | Self::Blobs
+                | Self::Base
+        )
+    }
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
@@ -72,6 +143,18 @@ impl ClaimId {
             Self::Base => "base",
             Self::Tree => "tree",
             Self::Gate => "gate",
+            Self::Authorization => "authorization",
+            Self::Revocation => "revocation",
+            Self::Request => "request",
+            Self::Log => "log",
+            Self::Contract => "contract",
+            Self::Window => "window",
+            Self::Scope => "scope",
+            Self::Names => "names",
+            Self::Judges => "judges",
+            Self::Danger => "danger",
+            Self::Provenance => "provenance",
+            Self::TestResult => "test_result",
         }
     }
 
@@ -111,6 +194,32 @@ impl ClaimId {
             Self::Gate => {
                 "The runner saw the gate's command exit with 0 in a fresh checkout of exactly this tree, and nothing changed after it."
             }
+            Self::Authorization => {
+                "As many keys as you ask for, all of which you trust to authorize, signed exactly this order."
+            }
+            Self::Revocation => "Nothing that you know of takes the order, the session or those keys back.",
+            Self::Request => "The order is for your task, your commit, your scope and your repository.",
+            Self::Log => {
+                "The session's key signed the Merkle root of exactly these events: each tool for transparency logs comes to the same root."
+            }
+            Self::Contract => {
+                "The run's first event is that order: policy, budget, model, gate and files are the authorized ones."
+            }
+            Self::Window => {
+                "By the runner's clock, nothing began before or after the time that was authorized."
+            }
+            Self::Scope => {
+                "Only files beneath the scope changed, none of them protected; no link leads out and no file is of another kind."
+            }
+            Self::Names => "Each new name means the same file on every system that you may check it out on.",
+            Self::Judges => {
+                "The files that decide whether the work is done are, before and after, those that were authorized."
+            }
+            Self::Danger => {
+                "Nothing changed that runs before it is read, or that reading does not show, but what was allowed."
+            }
+            Self::Provenance => "The provenance that other people's tools read says what the result says.",
+            Self::TestResult => "The test result that other people's tools read says what the journal says.",
         }
     }
 
@@ -138,6 +247,18 @@ impl ClaimId {
             Self::Gate => {
                 "That the gate tests what you need, that the change left the tests as strong as they were, or that it passes on your machine."
             }
+            Self::Authorization => "That whoever signed understood it, or was not made to.",
+            Self::Revocation => "That you know of every revocation.",
+            Self::Request => "That the task is a good one.",
+            Self::Log => "That there is no second log under the same key, unless a witness saw it.",
+            Self::Contract => "That the run took place in the contained machine that it says.",
+            Self::Window => "That the runner's clock was right.",
+            Self::Scope => "That the change is good, or safe to run.",
+            Self::Names => "Anything about names that your commit has already.",
+            Self::Judges => "That they test what you need.",
+            Self::Danger => "That ordinary code in the change is safe to run.",
+            Self::Provenance => "Anything beyond the result.",
+            Self::TestResult => "Anything beyond the journal: read what `gate` proves.",
         }
     }
 }
@@ -181,12 +302,17 @@ pub enum Require {
     Bundle,
     /// Also that it begins with the recipient's own commit and ends with the tree it says.
     Repository,
+    /// All that is claimed of a governed session.
+    Session,
 }
 
 impl Require {
     /// Whether it asks for `claim` to hold.
-    fn asks_for(self, claim: ClaimId) -> bool {
+    pub(super) fn asks_for(self, claim: ClaimId) -> bool {
         match claim {
+            // A session that was ordered without a gate has none.
+            ClaimId::Gate | ClaimId::TestResult if self == Self::Session => false,
+            _ if self == Self::Session => true,
             ClaimId::Base | ClaimId::Tree => self == Self::Repository,
             // A run without a gate, or one that says itself that its gate did not pass, is no less well proven.
             ClaimId::Gate => false,
@@ -204,6 +330,8 @@ pub struct Report {
     pub claims: Vec<Claim>,
     /// What had to hold.
     pub require: Require,
+    /// The kind of what is wrong first, or that nothing is.
+    pub code: Code,
     /// Id of the trusted key that signed; `None` where none did.
     pub signed_by: Option<String>,
     /// What the signer says of the run, once signature and format hold. The claims say how far it is proven.
@@ -217,11 +345,18 @@ impl Report {
     ///
     /// Whether the run's work is done is another question: see the result's `outcome` and `verified`.
     pub fn ok(&self) -> bool {
-        self.claims.iter().all(|claim| match claim.finding {
-            Finding::Held => true,
-            Finding::Failed(_) => false,
-            Finding::NotChecked(_) => !self.require.asks_for(claim.id),
-        })
+        self.code == Code::Verified
+    }
+
+    /// The first claim that does not hold, or that had to and was not checked; and why.
+    pub fn first_lack(&self) -> Option<(ClaimId, &str)> {
+        let unchecked = || {
+            self.claims.iter().find_map(|claim| match &claim.finding {
+                Finding::NotChecked(why) if self.require.asks_for(claim.id) => Some((claim.id, why.as_str())),
+                _ => None,
+            })
+        };
+        self.first_failure().or_else(unchecked)
     }
 
     /// What the check of `id` came to.

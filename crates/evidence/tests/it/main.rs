@@ -15,6 +15,7 @@ mod others;
 mod patch;
 mod provenance;
 mod python;
+mod recipient;
 mod run;
 mod session;
 mod ssh;

@@ -40,9 +40,11 @@ const BEFORE: &[(&str, &str, &[u8])] = &[
     ("src/lib.rs", "100644", b"pub fn sum(a: u32, b: u32) -> u32 {\n    a - b\n}\n"),
 ];
 
-/// What the run makes of them: `None` is deleted.
-#[expect(clippy::type_complexity, reason = "a table, read once below")]
-const AFTER: &[(&str, Option<(&str, &[u8])>)] = &[
+/// What a run makes of one file: its mode and content afterwards, `None` where it is deleted.
+pub(crate) type Made<'a> = (&'a str, Option<(&'a str, &'a [u8])>);
+
+/// What the run makes of them.
+const AFTER: &[Made<'_>] = &[
     ("data/new.bin", Some(("100755", b"\x00\x01\xff binary\n"))),
     ("old.txt", None),
     ("src/lib.rs", Some(("100644", b"pub fn sum(a: u32, b: u32) -> u32 {\n    a + b\n}\n"))),
@@ -109,15 +111,32 @@ impl Run {
     }
 
     pub(crate) fn with(gate: WithGate) -> Self {
+        let policy = Policy::preset(Preset::Workspace)
+            .with(Layer::named("command line").rule(Effect::Deny, "exec rm*").unwrap());
+        Self::making(gate, policy, &[], &[])
+    }
+
+    /// A run that makes more of the files, from a commit that has more of them.
+    pub(crate) fn making(
+        gate: WithGate,
+        policy: Policy,
+        more_before: &[(&str, &str, &[u8])],
+        more_after: &[Made<'_>],
+    ) -> Self {
         let home = tempfile::tempdir().unwrap();
         let repo = home.path().join("repo");
         let mut files = BTreeMap::new();
-        for (name, mode, bytes) in BEFORE {
+        for (name, mode, bytes) in BEFORE.iter().chain(more_before) {
             let file = repo.join(SCOPE).join(name);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-            std::fs::write(&file, bytes).unwrap();
-            let mode_bits = if *mode == "100755" { 0o755 } else { 0o644 };
-            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode_bits)).unwrap();
+            if *mode == "120000" {
+                let target: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(bytes);
+                std::os::unix::fs::symlink(target, &file).unwrap();
+            } else {
+                std::fs::write(&file, bytes).unwrap();
+                let bits = if *mode == "100755" { 0o755 } else { 0o644 };
+                std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(bits)).unwrap();
+            }
             files.insert((*name).to_owned(), ((*mode).to_owned(), bytes.to_vec()));
         }
         std::fs::write(repo.join("outside.txt"), "not in scope\n").unwrap();
@@ -135,7 +154,7 @@ impl Run {
         };
         let start = tree_of(&files);
         let mut changes = Vec::new();
-        for (name, after) in AFTER {
+        for (name, after) in AFTER.iter().chain(more_after) {
             let before = files.get(*name).map(|(mode, bytes)| fact(mode, bytes));
             let after_fact = after.map(|(mode, bytes)| fact(mode, bytes));
             match after {
@@ -145,6 +164,7 @@ impl Run {
             changes.push(Change { path: path(name), before, after: after_fact });
         }
         let end = tree_of(&files);
+        let count = (BEFORE.len() + more_before.len()) as u64;
         let mut run = Self {
             home,
             commit,
@@ -154,7 +174,7 @@ impl Run {
             drafts: Vec::new(),
             blobs,
         };
-        run.tell(gate, &start, &end, &changes);
+        run.tell(gate, policy, (&start, count), &end, &changes);
         run
     }
 
@@ -170,9 +190,14 @@ impl Run {
         });
     }
 
-    fn tell(&mut self, with: WithGate, start: &TreeDigest, end: &TreeDigest, changes: &[Change]) {
-        let policy = Policy::preset(Preset::Workspace)
-            .with(Layer::named("command line").rule(Effect::Deny, "exec rm*").unwrap());
+    fn tell(
+        &mut self,
+        with: WithGate,
+        policy: Policy,
+        (start, count): (&TreeDigest, u64),
+        end: &TreeDigest,
+        changes: &[Change],
+    ) {
         let gate = Gate {
             argv: vec!["sh".into(), "run.sh".into()],
             limit_ms: 60_000,
@@ -198,7 +223,7 @@ impl Run {
             repository: None,
             root: "/srv/space".into(),
             tree: start.clone(),
-            files: BEFORE.len() as u64,
+            files: count,
             manifest: self.word("manifest"),
             forked: None,
             authorized: None,
