@@ -3,7 +3,7 @@
 
 use provost_core::digest::TreeDigest;
 use provost_core::path::RelPath;
-use provost_evidence::git::{FileWanted, GitError, NewCommit, Repository};
+use provost_evidence::git::{GitError, NewCommit, NewFile, Repository};
 use provost_evidence::tree::tree_digest;
 use provost_evidence::verify::Base as _;
 
@@ -19,7 +19,7 @@ pub struct Accept<'a> {
     /// The subtree that it worked on.
     pub scope: &'a RelPath,
     /// The files that it changed, named from the subtree; `None` where one is gone.
-    pub files: &'a [(RelPath, FileWanted)],
+    pub files: &'a [(RelPath, NewFile)],
     /// The tree that it must come to.
     pub tree: &'a TreeDigest,
     /// The branch to make.

@@ -18,7 +18,7 @@ use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
 use provost_evidence::content::Salt;
-use provost_evidence::git::FileWanted;
+use provost_evidence::git::NewFile;
 use provost_evidence::tree::Mode;
 
 use crate::SessionError;
@@ -208,7 +208,7 @@ fn put_back(
     let found = look(&bench.folder(), salt)?;
     let mut after = known.clone();
     note(changes, &mut after);
-    let strays: Vec<(RelPath, FileWanted)> =
+    let strays: Vec<(RelPath, NewFile)> =
         found.keys().filter(|path| !after.contains_key(path)).map(|path| (path.clone(), None)).collect();
     bench.put(&strays)?;
     let files = changes
@@ -219,7 +219,7 @@ fn put_back(
     bench.put(&files)
 }
 
-fn wanted(fact: Option<&FileFact>, path: &RelPath, contents: Contents<'_>) -> Result<FileWanted, SessionError> {
+fn wanted(fact: Option<&FileFact>, path: &RelPath, contents: Contents<'_>) -> Result<NewFile, SessionError> {
     let Some(fact) = fact else { return Ok(None) };
     let mode = fact.mode.parse::<Mode>().map_err(|error| SessionError::Refused(error.to_string()))?;
     let content = contents(&fact.content).ok_or_else(|| {

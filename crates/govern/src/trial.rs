@@ -14,7 +14,7 @@ use provost_agent::{command_environment, toolchain_folders};
 use provost_core::containment::Rung;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
-use provost_evidence::git::{FileWanted, Repository};
+use provost_evidence::git::{NewFile, Repository};
 use provost_evidence::tree::Mode;
 use provost_sandbox::image::ImageStore;
 use provost_sandbox::{Cancel, Command, ExitRecord, ImageRoot, Probe, Profile, RungChoice, Sandbox};
@@ -52,7 +52,7 @@ impl Bench<'_> {
     }
 
     /// Makes files what they are to be. Nothing is written through a link.
-    pub fn put(&self, files: &[(RelPath, FileWanted)]) -> Result<(), SessionError> {
+    pub fn put(&self, files: &[(RelPath, NewFile)]) -> Result<(), SessionError> {
         let root = self.folder();
         for (path, wanted) in files {
             let name = root.join(path.to_os());

@@ -13,9 +13,6 @@ use provost_core::digest::Digest;
 /// A file's mode and content; `None` where it is gone.
 pub type NewFile = Option<(Mode, Vec<u8>)>;
 
-/// A file as it is to be: its mode and its content, or `None` where it is to be gone.
-pub type FileWanted = Option<(Mode, Vec<u8>)>;
-
 /// A commit to write.
 #[derive(Debug, Clone, Copy)]
 pub struct NewCommit<'a> {

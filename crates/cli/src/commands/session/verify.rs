@@ -11,7 +11,7 @@ use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
 use provost::evidence::bundle::{self, Bundle};
 use provost::evidence::cosign::unverified;
-use provost::evidence::git::{FileWanted, Repository};
+use provost::evidence::git::{NewFile, Repository};
 use provost::evidence::replay::read_journal;
 use provost::evidence::tree::Mode;
 use provost::evidence::trust::Trust;
@@ -188,7 +188,7 @@ pub(super) fn tell_verdict(report: &SessionReport, code: Code, json: bool) -> u8
 }
 
 /// The files of the change as they are at its end, named from the scope.
-pub(super) fn changed_files(bundle: &Bundle) -> Result<Vec<(RelPath, FileWanted)>, Failure> {
+pub(super) fn changed_files(bundle: &Bundle) -> Result<Vec<(RelPath, NewFile)>, Failure> {
     let (events, _) = read_journal(&bundle.journal).map_err(Failure::internal)?;
     let first = events.first().ok_or_else(|| Failure::internal("an empty journal"))?;
     let state = RunState::fold(first.stream.clone(), &events).map_err(Failure::internal)?;

@@ -8,7 +8,7 @@ mod order;
 mod place;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
