@@ -6,6 +6,8 @@ mod egress;
 mod evidence;
 mod model;
 mod names;
+mod recipient;
+mod session;
 mod shell;
 mod tools;
 mod world;
@@ -24,6 +26,10 @@ pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
 pub use model::{anthropic, chat, events_log, gemini, ollama, responses, script, sse};
 pub use names::names;
+pub use recipient::session;
+pub use session::{
+    MESSAGE, NOW, asked, attestation, authorization, checkpoint, origin, ssh_agent, ssh_key, ssh_sig, trust,
+};
 pub use shell::shell;
 pub use tools::{arguments, exit_record, patch};
 

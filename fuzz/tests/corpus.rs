@@ -166,5 +166,5 @@ macro_rules! targets {
 targets! {
     event policy pattern rel_path sse chat responses anthropic gemini ollama script dsse journal bundle statement keys exit_record arguments patch
     dns_query socks http_head client_hello shell
-    events_log names
+    events_log names session checkpoint ssh_sig ssh_key ssh_agent trust authorization attestation
 }

@@ -29,6 +29,7 @@ use provost_core::text::{Lines, visible};
 use crate::canonical::NotCanonical;
 use crate::dsse;
 use crate::keys::SigningKey;
+use crate::signer::SignError;
 use crate::statement::{JOURNAL, PATCH, Statement};
 
 pub use session::{
@@ -107,6 +108,9 @@ pub enum BundleError {
     /// The statement has no canonical JSON.
     #[error(transparent)]
     Statement(#[from] NotCanonical),
+    /// The statement was not signed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
 }
 
 /// What goes into a bundle. See [`assemble`](crate::export::assemble), which makes it from a journal.
@@ -130,7 +134,7 @@ impl BundleContent {
         if self.statement.result.log.is_some() != self.session.is_some() {
             return Err(BundleError::Session);
         }
-        let envelope = dsse::sign(dsse::IN_TOTO, &self.statement.to_json()?, key)?;
+        let envelope = dsse::sign(dsse::IN_TOTO, &self.statement.to_json()?, &[key])?;
         Ok(Bundle {
             patch: self.patch,
             journal: self.journal,

@@ -1,6 +1,6 @@
 //! Making a bundle from a journal.
 
-// mod session;
+mod session;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::net::Net;
 use crate::replay::{BrokenJournal, read_journal};
 use crate::statement::{RunResult, Statement};
 
-// pub use session::{Ordered, SealError, seal};
+pub use session::{Ordered, SealError, seal};
 
 /// A run that cannot be exported.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,7 @@ pub enum ExportError {
 /// Makes a bundle's content from the journal's stored lines (each ended by a line feed), the stream's salt, and its
 /// blobs. The journal is checked as a recipient would check it, so that nothing is signed that would not verify.
 ///
-/// A run that was authorized has no bundle before its session is sealed: see `seal`.
+/// A run that was authorized has no bundle before its session is sealed: see [`seal`].
 ///
 /// A bundle ends where the run does. What a person had put back in the workspace afterwards is no part of its result, so
 /// the bundle is the same before and after that.

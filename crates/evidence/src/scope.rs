@@ -51,7 +51,8 @@ fn mode_of(side: Option<&FileFact>) -> Option<Mode> {
 
 /// The policy's denials of writing as they are where case does not count: for paths in lower case.
 fn in_lower_case(policy: &Policy) -> Policy {
-    let denials = policy.layers.iter().flat_map(|layer| &layer.rules).filter(|rule| rule.effect == Effect::Deny);
+    let denials =
+        policy.layers.iter().flat_map(|layer| &layer.rules).filter(|rule| rule.effect == Effect::Deny);
     let lower = denials.filter_map(|rule| rule.pattern.as_str().to_lowercase().parse().ok());
     Policy { layers: vec![Layer::denying("denials", lower.collect())], ..policy.clone() }
 }
@@ -141,7 +142,9 @@ pub(crate) fn bad_names(net: &Net<'_>, base: &BaseTree) -> Vec<String> {
 /// Files that judge the work and that the change touches.
 pub(crate) fn touched_judges(judges: &BTreeMap<RelPath, Digest>, net: &Net<'_>) -> Vec<String> {
     let touched = net.changes().iter().filter(|change| judges.contains_key(&change.path));
-    touched.map(|change| format!("{} judges the work, and the change touches it", shown(&change.path))).collect()
+    touched
+        .map(|change| format!("{} judges the work, and the change touches it", shown(&change.path)))
+        .collect()
 }
 
 /// Files that judge the work and are not, in the base, what the authorization says.

@@ -13,6 +13,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 
 use super::{BundleError, Folder, shown};
+use crate::authorization::SIGNATURES_LIMIT;
 use crate::checkpoint::CHECKPOINT_LIMIT;
 use crate::dsse::ENVELOPE_LIMIT;
 
@@ -31,8 +32,6 @@ pub const TEST_RESULT: &str = "test-result.dsse.json";
 
 /// Largest task that is read, in bytes.
 pub const TASK_LIMIT: usize = 1024 * 1024;
-/// Most SSH signatures that are read.
-const SIGNATURES_LIMIT: usize = 16;
 /// Largest SSH signature that is read, in bytes. A real one has less than 400.
 const SIGNATURE_LIMIT: usize = 16 * 1024;
 
@@ -83,7 +82,8 @@ impl Folder {
         let folder = self.folder(SESSION)?;
         let names = self.names(&folder, SESSION)?;
         let mut signatures = Vec::new();
-        while signatures.len() < SIGNATURES_LIMIT && names.contains(OsStr::new(&signature_name(signatures.len())))
+        while signatures.len() < SIGNATURES_LIMIT
+            && names.contains(OsStr::new(&signature_name(signatures.len())))
         {
             let name = signature_name(signatures.len());
             signatures.push(self.in_session(&folder, &name, SIGNATURE_LIMIT)?);

@@ -273,14 +273,20 @@ impl<'a> Check<'a> {
             })
             .collect();
         let code = self.code(&claims, require);
-        Report { claims, require, code, signed_by: self.signed_by, result: self.result, by_word: self.by_word }
+        Report {
+            claims,
+            require,
+            code,
+            signed_by: self.signed_by,
+            result: self.result,
+            by_word: self.by_word,
+        }
     }
 
     fn code(&self, claims: &[Claim], require: Require) -> Code {
         let failed = claims.iter().find(|claim| matches!(claim.finding, Finding::Failed(_)));
-        let unchecked = |claim: &Claim| {
-            matches!(claim.finding, Finding::NotChecked(_)) && require.asks_for(claim.id)
-        };
+        let unchecked =
+            |claim: &Claim| matches!(claim.finding, Finding::NotChecked(_)) && require.asks_for(claim.id);
         match failed {
             Some(claim) => self.codes.get(&claim.id).copied().unwrap_or_else(|| Code::of(claim.id)),
             None if claims.iter().any(unchecked) => Code::CannotCheck,

@@ -117,7 +117,9 @@ impl Code {
     /// Why an envelope does not count.
     pub(super) fn of_envelope(error: &DsseError) -> Self {
         match error {
-            DsseError::WrongKey { .. } | DsseError::BadSignature { .. } | DsseError::NoSignature => Self::Untrusted,
+            DsseError::WrongKey { .. } | DsseError::BadSignature { .. } | DsseError::NoSignature => {
+                Self::Untrusted
+            }
             _ => Self::Malformed,
         }
     }

@@ -8,7 +8,7 @@ mod check;
 mod claim;
 mod code;
 mod repository;
-// mod session;
+mod session;
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use provost_core::path::RelPath;
 pub use crate::scope::BaseTree;
 pub use claim::{Claim, ClaimId, Finding, Report, Require};
 pub use code::Code;
-// pub use session::{SessionExpectation, SessionReport, lies_within, verify_session};
+pub use session::{SessionExpectation, SessionReport, lies_within, verify_session};
 
 use crate::bundle::Folder;
 use crate::keys::VerifyingKey;
