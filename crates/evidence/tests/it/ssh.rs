@@ -193,7 +193,7 @@ fn an_agent_signs_what_its_key_would() {
     let path = made(dir.path(), "key", "", &[]);
     let key = private::read_file(&path, None).unwrap();
     let real = RealAgent::start(dir.path());
-    let agent = Agent::at(&real.1, Duration::from_secs(60));
+    let agent = Agent::at(&real.1, Duration::from_mins(1));
     let missing = agent.signer(&key.verifying_key()).unwrap_err();
     assert!(matches!(missing, AgentError::NoSuchKey(_)), "{missing}");
     real.add(&path);
@@ -264,7 +264,7 @@ fn an_agent_that_answers_nonsense_or_nothing_is_an_error() {
             "{answer:?}"
         );
     }
-    let nobody = Agent::at(Path::new("/nonexistent/agent"), Duration::from_secs(60)).keys();
+    let nobody = Agent::at(Path::new("/nonexistent/agent"), Duration::from_mins(1)).keys();
     assert!(nobody.unwrap_err().to_string().contains("/nonexistent/agent"));
 }
 
@@ -291,7 +291,7 @@ fn an_agent_that_signs_something_else_is_found_out() {
             stream.write_all(&string(&answer)).unwrap();
         }
     });
-    let signer = Agent::at(&socket, Duration::from_secs(60)).signer(&key.verifying_key()).unwrap();
+    let signer = Agent::at(&socket, Duration::from_mins(1)).signer(&key.verifying_key()).unwrap();
     let signed = Signer::sign(&signer, b"message");
     assert!(matches!(signed, Err(SignError::NotItsOwn(id)) if id == key.verifying_key().key_id()));
     lying.join().unwrap();
