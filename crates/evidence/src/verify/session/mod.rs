@@ -103,7 +103,6 @@ impl Session<'_> {
         let contract = order::contract(&order, &files, &read, &watch);
         let _ = self.check.settle(ClaimId::Contract, contract);
         let _ = self.check.settle(ClaimId::Window, watch.window());
-        self.notes.extend(watch.notes());
         let _ = self.check.settle(ClaimId::Provenance, order::provenance(&order, &files, &read));
         self.test_result(&order, &files, &read.statement.result);
         self.check.fold(&read)?;

@@ -11,9 +11,6 @@ pub(super) struct Watch {
     created: Result<Box<RunCreated>, String>,
     /// The first event that begins something outside of the time, in words.
     outside: Option<String>,
-    last_ms: u64,
-    /// How often the clock went backwards, and by how many milliseconds at most.
-    backwards: (u32, u64),
 }
 
 impl Watch {
@@ -23,8 +20,6 @@ impl Watch {
             expires_ms: authorization.expires_ms,
             created: Err("the journal holds no event".to_owned()),
             outside: None,
-            last_ms: 0,
-            backwards: (0, 0),
         }
     }
 
@@ -36,22 +31,18 @@ impl Watch {
                     Err(format!("the journal begins with `{}`, not with what was authorized", other.kind()))
                 }
             };
-        } else if event.at_ms < self.last_ms {
-            self.backwards.0 += 1;
-            self.backwards.1 = self.backwards.1.max(self.last_ms - event.at_ms);
         }
-        self.last_ms = event.at_ms;
         if self.outside.is_some() {
             return;
         }
-        let (seq, kind, at) = (event.seq, event.body.kind(), moment(event.at_ms));
+        let (seq, kind) = (event.seq, event.body.kind());
         if event.at_ms < self.not_before_ms {
-            let from = moment(self.not_before_ms);
+            let (at, from) = (moment(event.at_ms), moment(self.not_before_ms));
             self.outside = Some(format!(
                 "event {seq} ({kind}) is of {at} UTC; the authorization holds from {from} UTC on"
             ));
         } else if begins(&event.body) && event.at_ms >= self.expires_ms {
-            let until = moment(self.expires_ms);
+            let (at, until) = (moment(event.at_ms), moment(self.expires_ms));
             self.outside = Some(format!(
                 "event {seq} ({kind}) begins something at {at} UTC; the authorization expired at {until} UTC"
             ));
@@ -66,13 +57,6 @@ impl Watch {
     /// Whether all began in time.
     pub(super) fn window(&self) -> Result<(), String> {
         self.outside.clone().map_or(Ok(()), Err)
-    }
-
-    pub(super) fn notes(&self) -> Option<String> {
-        let (times, most) = self.backwards;
-        (times > 0).then(|| {
-            format!("the runner's clock went backwards {times} times, by at most {most} ms: its times are less sure")
-        })
     }
 }
 

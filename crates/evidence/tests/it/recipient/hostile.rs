@@ -92,7 +92,15 @@ fn i7_any_changed_byte_of_a_session_is_found() {
     for name in crate::run::files_of(&dir.join("session")) {
         let path = dir.join("session").join(&name);
         let good = std::fs::read(&path).unwrap();
-        for at in (0..good.len()).step_by(1 + good.len() / 60) {
+        // A signature that names nobody the recipient trusts is not looked at; the SSH signature is the authority's too.
+        let unsigned = b"\"signatures\":";
+        let end = match name.to_str() {
+            Some("authorization.json") => {
+                good.windows(unsigned.len()).rposition(|window| window == unsigned).unwrap()
+            }
+            _ => good.len(),
+        };
+        for at in (0..end).step_by(1 + good.len() / 60) {
             let mut bad = good.clone();
             bad[at] ^= 1 << (at % 7);
             std::fs::write(&path, &bad).unwrap();

@@ -6,6 +6,7 @@
 
 mod authority;
 mod change;
+mod good;
 mod hostile;
 mod log;
 mod scene;

@@ -11,17 +11,14 @@ use provost_evidence::bundle::{self, BundleContent, SessionFiles};
 use provost_evidence::checkpoint::{Checkpoint, Origin};
 use provost_evidence::dsse::{self, IN_TOTO};
 use provost_evidence::git::Repository;
-use provost_evidence::keys::SigningKey;
 use provost_evidence::log::head_of;
 use provost_evidence::provenance::Provenance;
 use provost_evidence::test_result::TestResult;
 use provost_evidence::trust::Trust;
-use provost_evidence::verify::{
-    Base, ClaimId, Code, Finding, SessionExpectation, SessionReport, verify_session,
-};
+use provost_evidence::verify::{Base, ClaimId, Code, SessionExpectation, SessionReport, verify_session};
 
 use crate::run::{Made, Run, SCOPE, WithGate};
-use crate::session::{FROM, TASK, UNTIL, allowed, authorization, key, read_trust, trust_folder};
+use crate::session::{TASK, UNTIL, allowed, authorization, key, read_trust, trust_folder};
 
 /// Who authorizes, who only reviews, and whose the session is.
 pub(super) const AUTHORITY: u8 = 1;
@@ -223,65 +220,4 @@ pub(super) fn assert_refused(report: &SessionReport, code: Code, claim: ClaimId,
     assert!(why.contains(words), "`{why}` does not say `{words}`");
     let told = report.notes.iter().map(String::as_str).chain([why]);
     assert!(told.flat_map(str::chars).all(|c| !c.is_control()), "{why:?}");
-}
-
-#[test]
-fn a_good_session_is_taken_claim_by_claim() {
-    let scene = Scene::new();
-    let report = scene.verify(&scene.bundle());
-    assert_taken(&report);
-    for claim in &report.report.claims {
-        assert_eq!(claim.finding, Finding::Held, "{}", claim.id);
-    }
-    let order: Vec<ClaimId> = report.report.claims.iter().map(|claim| claim.id).collect();
-    assert_eq!(order, ClaimId::SESSION);
-    assert_eq!(report.authorized_by, ["alice"]);
-    assert_eq!(
-        report.notes,
-        [
-            "`data/new.bin` is new, with mode 100755",
-            "`data/new.bin` is no text: nobody can read in a patch what it holds; the authorization allows it",
-        ]
-    );
-    assert_eq!(FROM, report.report.result.unwrap().started_ms);
-}
-
-#[test]
-fn the_same_session_gives_the_same_bytes() {
-    let scene = Scene::new();
-    let ordered = || provost_evidence::export::Ordered {
-        authorization: scene.signed.envelope.clone(),
-        signatures: scene.signed.ssh.clone(),
-        task: TASK.to_vec(),
-    };
-    let key = SigningKey::from_seed([SESSION; 32]);
-    let seal = || provost_evidence::export::seal(scene.run.content(), ordered(), &key).unwrap();
-    let sealed = seal();
-    assert_eq!(sealed, seal());
-    assert_eq!(sealed, bundle::read(&scene.bundle()).unwrap());
-    // What would not verify is not sealed.
-    let refused = |ordered, key: &SigningKey| {
-        provost_evidence::export::seal(scene.run.content(), ordered, key).unwrap_err().to_string()
-    };
-    let other = provost_evidence::export::Ordered { task: b"another".to_vec(), ..ordered() };
-    assert!(refused(other, &key).contains("the task at hand"));
-    assert!(refused(ordered(), &SigningKey::from_seed([8; 32])).contains("the key at hand"));
-    let unauthorized = Run::new().content();
-    let error = provost_evidence::export::seal(unauthorized, ordered(), &key).unwrap_err();
-    assert!(error.to_string().contains("no authorization"), "{error}");
-}
-
-#[test]
-fn a_session_without_a_gate_is_taken_and_one_whose_gate_fails_is_not() {
-    let scene = Scene::of(&Plan { gate: WithGate::None, ..Plan::default() });
-    assert_taken(&scene.verify(&scene.bundle()));
-    let scene = Scene::of(&Plan { gate: WithGate::Failing, ..Plan::default() });
-    assert_refused(&scene.verify(&scene.bundle()), Code::Acceptance, ClaimId::Gate, "gate_failed");
-}
-
-#[test]
-fn without_a_repository_nothing_is_proven_of_the_start() {
-    let scene = Scene::new();
-    let report = scene.verify_by(&scene.bundle(), |expected| expected.base = false);
-    assert_refused(&report, Code::CannotCheck, ClaimId::Base, "no repository was given");
 }
