@@ -96,6 +96,7 @@ fn never_started(shown: u64) -> CommandFact {
         survivors: 0,
         caps: Vec::new(),
         traffic: None,
+        tests: None,
         containment: None,
     }
 }
