@@ -21,13 +21,8 @@ impl Names {
     fn take(&mut self, path: &RelPath) -> bool {
         let text = path.as_str();
         let ends = text.match_indices('/').map(|(end, _)| end).chain([text.len()]);
-        ends.map(|end| &text[..end]).all(|part| match self.spelled.get(&folded(part)) {
-            Some(spelled) => spelled == part,
-            None => {
-                self.spelled.insert(folded(part), part.to_owned());
-                true
-            }
-        })
+        ends.map(|end| &text[..end])
+            .all(|part| self.spelled.entry(folded(part)).or_insert_with(|| part.to_owned()) == part)
     }
 }
 

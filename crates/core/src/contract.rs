@@ -43,6 +43,7 @@ pub enum Counted {
 }
 
 impl Counted {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
     fn is_not(&self) -> bool {
         *self == Self::Not
     }

@@ -132,9 +132,10 @@ impl Unclean {
         unapplied.iter().find(|left| left.why.is_its_own()).map(|left| Self::Made(left.why))
     }
 
-    /// Whether it is held against the run: not where a person, or the loss of the driver, cut the command short.
+    /// Whether it is held against the run: not where a person, or the loss of the driver, cut the command short, nor where it
+    /// never ran.
     pub fn counts(self) -> bool {
-        !matches!(self, Self::CutShort(ExitFact::Cancelled | ExitFact::DriverLost))
+        !matches!(self, Self::CutShort(ExitFact::Cancelled | ExitFact::DriverLost | ExitFact::NotStarted))
     }
 
     /// In one sentence, for whoever ran the command.
@@ -145,6 +146,7 @@ impl Unclean {
                 format!("it reached a cap ({hit})")
             }
             Self::CutShort(ExitFact::Signalled { signal }) => format!("signal {signal} ended it"),
+            Self::CutShort(ExitFact::NotStarted) => "it did not start".to_owned(),
             Self::CutShort(_) => "it was cut short".to_owned(),
             Self::Made(_) => "it made something that cannot stand".to_owned(),
         };

@@ -45,7 +45,9 @@ fn why(end: &ActFinished, path: &str) -> Option<WhyUnapplied> {
 }
 
 /// A line that does this too, what is said of it, and what is left out for it.
-fn bad() -> Vec<(&'static str, &'static str, Option<(&'static str, WhyUnapplied)>)> {
+type Bad = (&'static str, &'static str, Option<(&'static str, WhyUnapplied)>);
+
+fn bad() -> Vec<Bad> {
     vec![
         ("while :; do :; done", "it ran into its time limit", None),
         ("kill -9 $$", "signal 9 ended it", None),

@@ -37,6 +37,7 @@ pub enum Keep {
 }
 
 impl Keep {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
     fn is_usual(&self) -> bool {
         *self == Self::Allowed
     }

@@ -5,6 +5,7 @@ use provost_core::tests_ran::{Compared, TestsRan};
 
 use super::*;
 
+#[expect(clippy::unnecessary_wraps, reason = "as a command has them")]
 fn tests(passed: u64, failed: u64) -> Option<TestsRan> {
     Some(TestsRan { passed, failed, ignored: 0 })
 }
