@@ -8,6 +8,7 @@ pub mod canonical;
 pub mod chain;
 pub mod checkpoint;
 pub mod content;
+pub mod cosign;
 pub mod danger;
 pub mod dsse;
 pub mod export;
