@@ -1,6 +1,6 @@
 //! A run's evidence as a bundle.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use provost_core::digest::Digest;
@@ -9,6 +9,7 @@ use provost_core::state::{Next, RunState};
 use provost_evidence::bundle::{self, BundleContent, BundleError};
 use provost_evidence::export::{ExportError as AssembleError, assemble};
 use provost_evidence::keys::SigningKey;
+use provost_evidence::steps::left_by;
 use provost_journal::{Store, StoreError};
 
 /// A bundle that was written.
@@ -89,12 +90,15 @@ pub async fn content(store: &dyn Store, run: &RunId) -> Result<BundleContent, Ex
     if state.created().is_none() {
         return Err(ExportError::NotBegun(run.clone()));
     }
+    // Of a session also what each step left: its recipient may do them again.
+    let steps = state.created().is_some_and(|created| created.authorized.is_some());
+    let steps = events.iter().filter(|_| steps).flat_map(left_by);
+    let sides = state.net_changes().values().flat_map(|change| [&change.before, &change.after]);
+    let needed: BTreeSet<Digest> = sides.flatten().map(|fact| fact.content).chain(steps).collect();
     let mut contents: HashMap<Digest, Vec<u8>> = HashMap::new();
-    for change in state.net_changes().values() {
-        for fact in [&change.before, &change.after].into_iter().flatten() {
-            if let Some(bytes) = store.blob(run, fact.content).await? {
-                contents.insert(fact.content, bytes);
-            }
+    for digest in needed {
+        if let Some(bytes) = store.blob(run, digest).await? {
+            contents.insert(digest, bytes);
         }
     }
     Ok(assemble(journal, &salt, |digest| contents.get(digest).cloned())?)

@@ -16,6 +16,7 @@ use crate::log::head_of;
 use crate::net::Net;
 use crate::replay::{BrokenJournal, read_journal};
 use crate::statement::{RunResult, Statement};
+use crate::steps::Steps;
 
 pub use session::{Ordered, SealError, seal};
 
@@ -83,8 +84,10 @@ pub fn assemble(
     if let Some(path) = net.not_kept() {
         return Err(ExportError::NotKept { path: path.to_string() });
     }
+    let mut steps = Steps::default();
+    events.iter().for_each(|event| steps.see(event));
     let mut blobs = BTreeMap::new();
-    for digest in net.contents() {
+    for digest in net.contents().union(steps.contents()).copied() {
         let path = || net.user_of(&digest);
         let bytes = blob(&digest).ok_or_else(|| ExportError::NoContent { digest, path: path() })?;
         if salt.digest(&bytes) != digest {

@@ -28,6 +28,7 @@ mod scope;
 pub mod signer;
 pub mod ssh;
 pub mod statement;
+pub mod steps;
 pub mod test_result;
 pub mod tree;
 pub mod trust;

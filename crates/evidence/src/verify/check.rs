@@ -3,7 +3,7 @@
 //! In pieces, so that who holds a run against more than itself can look between them: what is read of the bundle, what
 //! the events amount to, what changed, and what it changed from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use provost_core::contract::Source;
 use provost_core::digest::{Digest, TreeDigest};
@@ -24,6 +24,7 @@ use crate::log::{LogHead, head_of};
 use crate::net::{Blobs, Net};
 use crate::replay::each_event;
 use crate::statement::{JOURNAL, PATCH, RunResult, Statement};
+use crate::steps::Steps;
 use crate::tree::{Mode, TreeEntry, tree_digest};
 
 /// The claims that were settled so far.
@@ -49,6 +50,8 @@ pub(super) struct Read {
     pub(super) state: RunState,
     /// Where they cannot.
     violation: Option<Violation>,
+    /// What each step left.
+    steps: Steps,
 }
 
 impl<'a> Check<'a> {
@@ -126,8 +129,10 @@ impl<'a> Check<'a> {
         // One event at a time: a long journal's would fill the memory.
         let mut state = RunState::new(statement.result.run.clone());
         let mut violation = None;
+        let mut steps = Steps::default();
         let head = each_event(&journal, |event| {
             watch(&event);
+            steps.see(&event);
             if violation.is_none() {
                 violation = state.apply(&event).err();
             }
@@ -136,7 +141,7 @@ impl<'a> Check<'a> {
         let head = self.settle(ClaimId::Chain, head)?;
         self.settle(ClaimId::Head, check_head(&head, &statement.result))?;
         let log = head_of(&journal);
-        Some(Read { folder, statement, patch, head, log, state, violation })
+        Some(Read { folder, statement, patch, head, log, state, violation, steps })
     }
 
     /// Whether the events follow from each other, and amount to what the statement says.
@@ -160,7 +165,7 @@ impl<'a> Check<'a> {
     /// What changed: its content, the patch of it, whose doing it is, and whether the gate passed on it.
     pub(super) fn change(&mut self, read: &Read, net: &Net<'_>) -> Option<Blobs> {
         let result = &read.statement.result;
-        let blobs = self.settle(ClaimId::Blobs, blobs(&read.folder, result, net))?;
+        let blobs = self.settle(ClaimId::Blobs, blobs(&read.folder, result, net, &read.steps))?;
         let rendered = check_patch(net, &blobs, &result.base.source, &read.patch);
         let _ = self.settle(ClaimId::Patch, rendered);
         self.check_acts(result);
@@ -372,13 +377,13 @@ fn check_facts(read: &Read) -> Result<(), String> {
     Ok(())
 }
 
-fn blobs(folder: &Folder, result: &RunResult, net: &Net<'_>) -> Result<Blobs, String> {
+fn blobs(folder: &Folder, result: &RunResult, net: &Net<'_>, steps: &Steps) -> Result<Blobs, String> {
     if let Some(path) = net.not_kept() {
         return Err(format!(
             "`{path}` was too large to be recorded: the change cannot be checked without it"
         ));
     }
-    let needed = net.contents();
+    let needed: BTreeSet<Digest> = net.contents().union(steps.contents()).copied().collect();
     if let Some(extra) = result.blobs.difference(&needed).next() {
         return Err(format!("the statement lists blob {extra}, which no change needs"));
     }
