@@ -166,7 +166,7 @@ pub fn faults<'a>(
             continue;
         };
         for other in alike.iter().filter(|other| *other != path) {
-            if let Some(path) = RelPath::try_from((*path).to_owned()).ok() {
+            if let Ok(path) = RelPath::try_from((*path).to_owned()) {
                 found.entry(*other).or_insert(Unportable::Collides(path));
             }
         }
