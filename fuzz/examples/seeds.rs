@@ -44,7 +44,7 @@ fn main() {
     seed("journal", "whole", &read.journal);
     seed("journal", "begun", &lines[..5].concat());
     seed("dsse", "signed", &envelope);
-    seed("dsse", "small", &dsse::sign(dsse::IN_TOTO, b"{}", &key).expect("an envelope"));
+    seed("dsse", "small", &dsse::sign(dsse::IN_TOTO, b"{}", &[&key]).expect("an envelope"));
     seed("statement", "run", &payload);
     let mut bare = statement;
     (bare.result.gate, bare.result.cost_micros, bare.result.blobs) = (None, Some(12), BTreeSet::new());

@@ -25,7 +25,7 @@ pub fn dsse(data: &[u8]) {
     assert_eq!(verified.by, key().verifying_key().key_id());
     if data.windows(5).filter(|window| window == b"keyid").count() == 1 {
         // Ed25519 signatures are deterministic (RFC 8032).
-        let again = dsse::sign(dsse::IN_TOTO, &verified.payload, &key()).expect("an envelope");
+        let again = dsse::sign(dsse::IN_TOTO, &verified.payload, &[&key()]).expect("an envelope");
         assert_eq!(again, data);
     }
 }
@@ -96,7 +96,7 @@ pub fn bundle(data: &[u8]) {
             statement.journal = sha256(&journal);
             (statement.result.head, statement.result.events) = (last.hash, last.seq + 1);
             let Ok(payload) = statement.to_json() else { return };
-            let forged = dsse::sign(dsse::IN_TOTO, &payload, &key()).expect("an envelope");
+            let forged = dsse::sign(dsse::IN_TOTO, &payload, &[&key()]).expect("an envelope");
             let honest = fs::read(file("journal.jsonl")).expect("the fixture");
             fs::write(file("journal.jsonl"), &journal).expect("a file");
             fs::write(file("result.dsse.json"), forged).expect("a file");

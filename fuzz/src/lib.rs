@@ -5,6 +5,7 @@
 mod egress;
 mod evidence;
 mod model;
+mod session;
 mod shell;
 mod tools;
 mod world;
@@ -23,6 +24,9 @@ use provost_evidence::canonical::to_canonical;
 pub use egress::{client_hello, dns_query, http_head, socks};
 pub use evidence::{bundle, dsse, journal, keys, statement};
 pub use model::{anthropic, chat, events_log, gemini, ollama, responses, script, sse};
+pub use session::{
+    MESSAGE, NOW, asked, attestation, authorization, checkpoint, origin, ssh_agent, ssh_key, ssh_sig, trust,
+};
 pub use shell::shell;
 pub use tools::{arguments, exit_record, patch};
 

@@ -167,4 +167,5 @@ targets! {
     event policy pattern rel_path sse chat responses anthropic gemini ollama script dsse journal bundle statement keys exit_record arguments patch
     dns_query socks http_head client_hello shell
     events_log tests_ran
+    checkpoint ssh_sig ssh_key ssh_agent trust authorization attestation
 }

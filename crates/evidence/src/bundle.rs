@@ -26,6 +26,7 @@ use provost_core::text::{Lines, visible};
 use crate::canonical::NotCanonical;
 use crate::dsse;
 use crate::keys::SigningKey;
+use crate::signer::SignError;
 use crate::statement::{JOURNAL, PATCH, Statement};
 
 /// Name of the signed statement's file.
@@ -96,6 +97,9 @@ pub enum BundleError {
     /// The statement has no canonical JSON.
     #[error(transparent)]
     Statement(#[from] NotCanonical),
+    /// The statement was not signed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
 }
 
 /// What goes into a bundle. See [`assemble`](crate::export::assemble), which makes it from a journal.
@@ -132,7 +136,7 @@ pub fn write(dir: &Path, content: &BundleContent, key: &SigningKey) -> Result<()
         let path = path.to_owned();
         move |source| BundleError::Io { path, source }
     };
-    let envelope = dsse::sign(dsse::IN_TOTO, &content.statement.to_json()?, key)?;
+    let envelope = dsse::sign(dsse::IN_TOTO, &content.statement.to_json()?, &[key])?;
     std::fs::create_dir_all(dir).map_err(at(dir))?;
     if std::fs::read_dir(dir).map_err(at(dir))?.next().is_some() {
         return Err(BundleError::NotEmpty { path: dir.to_owned() });

@@ -9,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::canonical::to_canonical;
-use crate::keys::{KeyId, SigningKey, VerifyingKey};
+use crate::keys::{KeyId, VerifyingKey};
+use crate::signer::{SignError, Signer};
 
 /// The payload type of an in-toto Statement (in-toto attestation spec, `envelope.md`).
 pub const IN_TOTO: &str = "application/vnd.in-toto+json";
@@ -114,21 +115,29 @@ pub fn pae(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Signs `payload` as `payload_type` and gives the bytes of the envelope.
-pub fn sign(
-    payload_type: &str,
-    payload: &[u8],
-    key: &SigningKey,
-) -> Result<Vec<u8>, crate::canonical::NotCanonical> {
-    let sig = key.sign(&pae(payload_type, payload));
-    to_canonical(&Envelope {
+/// Signs `payload` as `payload_type` with each of these keys, in this order, and gives the bytes of the envelope.
+pub fn sign(payload_type: &str, payload: &[u8], signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
+    if signers.is_empty() {
+        return Err(SignError::NoSigner);
+    }
+    if signers.len() > SIGNATURE_LIMIT {
+        return Err(SignError::TooManySigners { count: signers.len(), limit: SIGNATURE_LIMIT });
+    }
+    let signed = pae(payload_type, payload);
+    let mut signatures: Vec<Signature> = Vec::new();
+    for signer in signers {
+        let id = signer.public().key_id();
+        let keyid = id.to_string();
+        if signatures.iter().any(|other| other.keyid == keyid) {
+            return Err(SignError::Twice(id));
+        }
+        signatures.push(Signature { keyid, sig: STANDARD.encode(signer.sign(&signed)?) });
+    }
+    Ok(to_canonical(&Envelope {
         payload: STANDARD.encode(payload),
         payload_type: payload_type.to_owned(),
-        signatures: vec![Signature {
-            keyid: key.verifying_key().key_id().to_string(),
-            sig: STANDARD.encode(sig),
-        }],
-    })
+        signatures,
+    })?)
 }
 
 /// A payload whose signature holds, and whose it is.
@@ -145,31 +154,52 @@ pub struct Verified {
 /// At least one signature must name a trusted key, and each that does must be that key's. Signatures of other keys are
 /// not looked at. Nothing inside the payload is parsed.
 pub fn verify(envelope: &[u8], trusted: &[VerifyingKey]) -> Result<Verified, DsseError> {
+    let opened = open(envelope, trusted)?;
+    match opened.by.first() {
+        Some(by) => Ok(Verified { payload: opened.payload, by: by.key_id() }),
+        None => Err(DsseError::WrongKey {
+            expected: trusted.iter().map(|key| key.key_id().to_string()).collect(),
+            got: opened.others,
+        }),
+    }
+}
+
+/// An envelope's payload, and who of those that were asked about signed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opened {
+    /// The signed bytes.
+    pub payload: Vec<u8>,
+    /// The keys among those asked about whose signatures hold, in envelope order, none of them twice.
+    pub by: Vec<VerifyingKey>,
+    /// Ids of the keys that other signatures name, short enough to be shown. Those were not looked at.
+    pub others: Vec<String>,
+}
+
+/// Opens an envelope of type [`IN_TOTO`]: each signature that names one of `keys` must be that key's. There may be none
+/// of these; whether what there is suffices is for the caller to say.
+pub fn open(envelope: &[u8], keys: &[VerifyingKey]) -> Result<Opened, DsseError> {
     let parsed = parse(envelope)?;
     if parsed.payload_type != IN_TOTO {
         return Err(DsseError::WrongType { got: clip(&parsed.payload_type) });
     }
     let payload = decode("payload", &parsed.payload)?;
     let signed = pae(&parsed.payload_type, &payload);
-    let mut by = None;
+    let ids: Vec<String> = keys.iter().map(|key| key.key_id().to_string()).collect();
+    let (mut by, mut others) = (Vec::new(), Vec::new());
     for signature in &parsed.signatures {
         let sig = decode("sig", &signature.sig)?;
-        let Some(key) = trusted.iter().find(|key| key.key_id().to_string() == signature.keyid) else {
+        let Some(at) = ids.iter().position(|id| *id == signature.keyid) else {
+            others.push(clip(&signature.keyid));
             continue;
         };
+        let key = &keys[at];
         let holds = <[u8; 64]>::try_from(sig.as_slice()).is_ok_and(|sig| key.verifies(&signed, &sig));
         if !holds {
             return Err(DsseError::BadSignature { keyid: signature.keyid.clone() });
         }
-        by = by.or(Some(key.key_id()));
+        by.push(key.clone());
     }
-    match by {
-        Some(by) => Ok(Verified { payload, by }),
-        None => Err(DsseError::WrongKey {
-            expected: trusted.iter().map(|key| key.key_id().to_string()).collect(),
-            got: parsed.signatures.iter().map(|signature| clip(&signature.keyid)).collect(),
-        }),
-    }
+    Ok(Opened { payload, by, others })
 }
 
 fn parse(bytes: &[u8]) -> Result<Envelope, DsseError> {

@@ -21,7 +21,7 @@ use provost_core::path::RelPath;
 use crate::tree::{BadTree, Mode};
 use command::{Batch, Git};
 
-pub use commit::NewCommit;
+pub use commit::{NewCommit, NewFile};
 pub use export::is_git_folder_name;
 
 /// Longest that one command of git may take.

@@ -2,6 +2,7 @@
 //!
 //! No network, nothing async, nothing of the agent: a verifier needs this crate and the recipient's own repository.
 
+pub mod authorization;
 pub mod bundle;
 pub mod canonical;
 pub mod chain;
@@ -10,13 +11,20 @@ pub mod content;
 pub mod dsse;
 pub mod export;
 pub mod git;
+pub mod in_toto;
 pub mod keys;
 pub mod log;
 mod net;
 pub mod patch;
 mod patch_lines;
+pub mod provenance;
 pub mod recorded;
 pub mod replay;
+pub mod signer;
+pub mod ssh;
 pub mod statement;
+pub mod test_result;
 pub mod tree;
+pub mod trust;
 pub mod verify;
+pub mod vsa;

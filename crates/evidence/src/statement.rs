@@ -1,7 +1,6 @@
 //! What a runner signs: an in-toto Statement about one run.
 //!
-//! Format: in-toto attestation spec, `spec/v1/statement.md` and `digest_set.md`. The statement is stored as canonical
-//! JSON (RFC 8785) and read in no other spelling.
+//! How statements are written is told in [`in_toto`](crate::in_toto).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +16,12 @@ use provost_core::outcome::Outcome;
 use provost_core::path::RelPath;
 use provost_core::state::RunState;
 use provost_core::tests_ran::Compared;
-use provost_core::text::{Lines, visible};
 use provost_core::transcript::Usage;
 
-use crate::canonical::{NotCanonical, first_difference, to_canonical};
+use crate::canonical::NotCanonical;
 use crate::chain::Head;
 use crate::content::Salt;
-
-/// The statement's type (in-toto attestation spec, `statement.md`).
-pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
+use crate::in_toto::{self, BadStatement, Subject, file_digest, tree_digest};
 
 /// The type of the predicate [`RunResult`].
 pub const PREDICATE_TYPE: &str = "urn:provost:run-result:v1";
@@ -38,33 +34,6 @@ pub const JOURNAL: &str = "journal.jsonl";
 pub const JOURNAL_HEAD: &str = "journal-head";
 /// Name of the subject that is the workspace's files at the end.
 pub const TREE: &str = "tree";
-
-/// Why a payload is not a statement about a run.
-#[derive(Debug, thiserror::Error)]
-pub enum BadStatement {
-    /// Not JSON of this format.
-    #[error("not a statement about a run: {0}")]
-    Shape(String),
-    /// A statement or predicate of another type, or another version.
-    #[error("`{field}` is `{got}`; this program knows `{expected}`")]
-    Type {
-        /// The field.
-        field: &'static str,
-        /// What it says.
-        got: String,
-        /// What is known.
-        expected: &'static str,
-    },
-    /// A subject is missing, or does not have the digests that it must have.
-    #[error("the subject `{0}` is missing or lacks a digest")]
-    Subject(&'static str),
-    /// Another spelling of the same statement, or one that says more.
-    #[error("the statement differs from its one canonical spelling at byte {at}")]
-    Spelling {
-        /// First differing byte.
-        at: usize,
-    },
-}
 
 /// A statement about one run: four subjects and what the runner says of them.
 ///
@@ -246,114 +215,30 @@ fn facts(result: &RunResult) -> BTreeMap<String, String> {
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wire {
-    #[serde(rename = "_type")]
-    kind: String,
-    subject: Vec<Subject>,
-    #[serde(rename = "predicateType")]
-    predicate_type: String,
-    predicate: RunResult,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Subject {
-    name: String,
-    digest: BTreeMap<String, String>,
-}
-
-impl Subject {
-    fn new(name: &str, digests: &[(&str, String)]) -> Self {
-        Self {
-            name: name.to_owned(),
-            digest: digests
-                .iter()
-                .map(|(algorithm, value)| ((*algorithm).to_owned(), value.clone()))
-                .collect(),
-        }
-    }
-}
-
-/// Only the types, so that a statement of another type is named before its predicate is read.
-#[derive(Deserialize)]
-struct Types {
-    #[serde(rename = "_type")]
-    kind: String,
-    #[serde(rename = "predicateType")]
-    predicate_type: String,
-}
-
 impl Statement {
     /// The statement's canonical JSON: the payload that is signed.
     pub fn to_json(&self) -> Result<Vec<u8>, NotCanonical> {
-        let hex = |digest: &Digest| [("sha256", digest.to_string())];
-        to_canonical(&Wire {
-            kind: STATEMENT_TYPE.to_owned(),
-            subject: vec![
-                Subject::new(PATCH, &hex(&self.patch)),
-                Subject::new(JOURNAL, &hex(&self.journal)),
-                Subject::new(JOURNAL_HEAD, &hex(&self.result.head)),
-                Subject::new(
-                    TREE,
-                    &[("gitTree", self.tree.sha1.clone()), ("sha256", self.tree.sha256.to_string())],
-                ),
-            ],
-            predicate_type: PREDICATE_TYPE.to_owned(),
-            predicate: self.result.clone(),
-        })
+        let subjects = vec![
+            Subject::file(PATCH, &self.patch),
+            Subject::file(JOURNAL, &self.journal),
+            Subject::file(JOURNAL_HEAD, &self.result.head),
+            Subject::tree(TREE, &self.tree),
+        ];
+        in_toto::write(subjects, PREDICATE_TYPE, &self.result)
     }
 
     /// Reads a statement, of exactly this format and in its one spelling.
     pub fn from_json(payload: &[u8]) -> Result<Self, BadStatement> {
-        let shape = |error: serde_json::Error| BadStatement::Shape(shown(&error.to_string()));
-        let types: Types = serde_json::from_slice(payload).map_err(shape)?;
-        for (field, got, expected) in
-            [("_type", types.kind, STATEMENT_TYPE), ("predicateType", types.predicate_type, PREDICATE_TYPE)]
-        {
-            if got != expected {
-                return Err(BadStatement::Type { field, got: shown(&got), expected });
-            }
-        }
-        let wire: Wire = serde_json::from_slice(payload).map_err(shape)?;
+        let (subjects, result) = in_toto::read(payload, PREDICATE_TYPE)?;
         let statement = Self {
-            patch: sha256_of(&wire.subject, PATCH)?,
-            journal: sha256_of(&wire.subject, JOURNAL)?,
-            tree: TreeDigest {
-                sha1: digest_of(&wire.subject, TREE, "gitTree")?.to_owned(),
-                sha256: sha256_of(&wire.subject, TREE)?,
-            },
-            result: wire.predicate,
+            patch: file_digest(&subjects, PATCH)?,
+            journal: file_digest(&subjects, JOURNAL)?,
+            tree: tree_digest(&subjects, TREE)?,
+            result,
         };
         // Whatever the typed form does not hold (a further subject or digest, a subject `journal-head` that is not
         // the predicate's, another order) shows here.
-        let canonical =
-            statement.to_json().map_err(|error| BadStatement::Shape(shown(&error.to_string())))?;
-        match first_difference(payload, &canonical) {
-            None => Ok(statement),
-            Some(at) => Err(BadStatement::Spelling { at }),
-        }
+        in_toto::same(payload, statement.to_json())?;
+        Ok(statement)
     }
-}
-
-fn digest_of<'a>(
-    subjects: &'a [Subject],
-    name: &'static str,
-    algorithm: &str,
-) -> Result<&'a str, BadStatement> {
-    subjects
-        .iter()
-        .find(|subject| subject.name == name)
-        .and_then(|subject| subject.digest.get(algorithm))
-        .map(String::as_str)
-        .ok_or(BadStatement::Subject(name))
-}
-
-fn sha256_of(subjects: &[Subject], name: &'static str) -> Result<Digest, BadStatement> {
-    digest_of(subjects, name, "sha256")?.parse().map_err(|_| BadStatement::Subject(name))
-}
-
-fn shown(text: &str) -> String {
-    visible(text, Lines::Escape).chars().take(200).collect()
 }

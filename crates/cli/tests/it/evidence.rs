@@ -279,7 +279,7 @@ impl Forgery {
             fs::write(bundle.join(name), bytes).unwrap();
         }
         let payload = to_canonical(&self.statement).unwrap();
-        fs::write(bundle.join("result.dsse.json"), dsse::sign(dsse::IN_TOTO, &payload, key).unwrap())
+        fs::write(bundle.join("result.dsse.json"), dsse::sign(dsse::IN_TOTO, &payload, &[key]).unwrap())
             .unwrap();
     }
 }
@@ -387,7 +387,7 @@ fn only_a_key_that_the_recipient_trusts_counts() {
     // Signed again with another key, and again under the name of the trusted one.
     let copy = evidence.copy("resigned");
     let payload = to_canonical(&evidence.statement()).unwrap();
-    let envelope = dsse::sign(dsse::IN_TOTO, &payload, &other).unwrap();
+    let envelope = dsse::sign(dsse::IN_TOTO, &payload, &[&other]).unwrap();
     fs::write(copy.join("result.dsse.json"), &envelope).unwrap();
     let (claim, stranger) = refusal(verify(&copy, &[&evidence.key]));
     assert_eq!(claim, "signature");

@@ -10,13 +10,16 @@ use crate::canonical::sha256;
 use crate::tree::Mode;
 use provost_core::digest::Digest;
 
+/// A file's mode and content; `None` where it is gone.
+pub type NewFile = Option<(Mode, Vec<u8>)>;
+
 /// A commit to write.
 #[derive(Debug, Clone, Copy)]
 pub struct NewCommit<'a> {
     /// Full id of the commit that it follows.
     pub parent: &'a str,
-    /// Files that differ from the parent's, named from the repository's root; `None` where one is gone.
-    pub files: &'a [(RelPath, Option<(Mode, Vec<u8>)>)],
+    /// Files that differ from the parent's, named from the repository's root.
+    pub files: &'a [(RelPath, NewFile)],
     /// Its message.
     pub message: &'a str,
     /// Name and address of its author, who is its committer too.

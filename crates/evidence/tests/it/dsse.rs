@@ -14,7 +14,7 @@ fn trusted() -> Vec<VerifyingKey> {
 }
 
 fn envelope() -> String {
-    String::from_utf8(sign(IN_TOTO, br#"{"a":1}"#, &key()).unwrap()).unwrap()
+    String::from_utf8(sign(IN_TOTO, br#"{"a":1}"#, &[&key()]).unwrap()).unwrap()
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn another_key_is_refused_and_both_are_named() {
 #[test]
 fn a_signature_that_lies_about_its_key_is_refused() {
     let mine = key().verifying_key().key_id().to_string();
-    let forged = sign(IN_TOTO, b"{}", &SigningKey::from_seed([2; 32])).unwrap();
+    let forged = sign(IN_TOTO, b"{}", &[&SigningKey::from_seed([2; 32])]).unwrap();
     let theirs = SigningKey::from_seed([2; 32]).verifying_key().key_id().to_string();
     let forged = String::from_utf8(forged).unwrap().replace(&theirs, &mine);
     assert_eq!(verify(forged.as_bytes(), &trusted()), Err(DsseError::BadSignature { keyid: mine }));
@@ -49,7 +49,7 @@ fn a_signature_that_lies_about_its_key_is_refused() {
 
 #[test]
 fn the_type_is_signed() {
-    let other = sign("application/json", b"{}", &key()).unwrap();
+    let other = sign("application/json", b"{}", &[&key()]).unwrap();
     assert!(
         matches!(verify(&other, &trusted()), Err(DsseError::WrongType { got }) if got == "application/json")
     );

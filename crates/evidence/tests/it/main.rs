@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod authorization;
 mod bundle;
 mod canonical;
 mod checkpoint;
@@ -10,8 +11,13 @@ mod git;
 mod git_repo;
 mod keys;
 mod log;
+mod others;
 mod patch;
+mod provenance;
 mod python;
 mod run;
+mod session;
+mod ssh;
 mod tree;
+mod trust;
 mod verify;

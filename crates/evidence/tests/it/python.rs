@@ -9,7 +9,7 @@ use provost_evidence::keys::{SigningKey, VerifyingKey};
 use crate::run::Run;
 
 /// The interpreter with securesystemslib that `./test` prepares.
-fn python() -> PathBuf {
+pub(crate) fn python() -> PathBuf {
     std::env::var_os("PROVOST_TEST_PYTHON").map(PathBuf::from).expect(
         "PROVOST_TEST_PYTHON names no interpreter: run the tests by `./test`, which prepares one with securesystemslib",
     )

@@ -145,7 +145,7 @@ fn a_statement_of_another_type_is_refused() {
         std::fs::write(dir.join("result.dsse.json"), envelope).unwrap();
         run.verify(&dir)
     };
-    let relabelled = dsse::sign("application/json", &payload, &run.key).unwrap();
+    let relabelled = dsse::sign("application/json", &payload, &[&run.key]).unwrap();
     assert_refused(&put(relabelled), ClaimId::Signature, "payload type is `application/json`");
 
     let text = String::from_utf8(payload).unwrap();
@@ -158,7 +158,7 @@ fn a_statement_of_another_type_is_refused() {
         ("{", "{ ", "canonical spelling"),
     ] {
         assert!(text.contains(from), "{from}");
-        let other = dsse::sign(dsse::IN_TOTO, text.replacen(from, to, 1).as_bytes(), &run.key).unwrap();
+        let other = dsse::sign(dsse::IN_TOTO, text.replacen(from, to, 1).as_bytes(), &[&run.key]).unwrap();
         assert_refused(&put(other), ClaimId::Statement, words);
     }
 }
