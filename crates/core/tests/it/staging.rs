@@ -1,7 +1,7 @@
 //! Policy files that have changes staged.
 
 use provost_core::path::RelPath;
-use provost_core::policy::{Policy, WorkspaceMode};
+use provost_core::policy::{Keep, Policy, WorkspaceMode};
 
 fn folders(text: &str) -> Result<Option<Vec<String>>, String> {
     let policy = Policy::from_toml(text, "p.toml").map_err(|error| error.to_string())?;
@@ -45,4 +45,18 @@ fn a_policy_that_says_nothing_of_it_is_written_as_before() {
     let staged = Policy { workspace: WorkspaceMode::staged(), ..Policy::from_toml("", "p.toml").unwrap() };
     let text = serde_json::to_string(&staged).unwrap();
     assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), staged);
+}
+
+#[test]
+fn of_a_command_all_is_kept_or_nothing_where_the_file_says_so() {
+    let of = |text: &str| Policy::from_toml(text, "p.toml").unwrap();
+    assert_eq!(of("workspace = \"staged\"").workspace.keep(), Keep::Allowed);
+    let own = of("workspace = \"all-or-nothing\"\nbuild_folders = [\"out\"]");
+    assert_eq!(own.workspace.keep(), Keep::AllOrNothing);
+    assert_eq!(own.workspace.build_folders(), [RelPath::parse("out").unwrap()]);
+    let text = serde_json::to_string(&own).unwrap();
+    assert!(text.contains("\"keep\":\"all-or-nothing\""), "{text}");
+    assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), own);
+    let staged = serde_json::to_string(&of("workspace = \"staged\"")).unwrap();
+    assert!(!staged.contains("keep"), "staged is written as before: {staged}");
 }

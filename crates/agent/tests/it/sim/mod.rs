@@ -269,9 +269,9 @@ impl Sim {
             // What was lost counts against the budget of tokens, which may then end the run sooner.
             let spent_by_what_was_lost = lost > 0 && self.scenario.contract.budget.tokens.is_some();
             let end = End { outcome, verified, files, steps: ledger.steps, usage };
-            // A driver that comes anew takes its time.
-            let out_of_time = self.scenario.session.is_some() && self.scenario.expires;
-            Over { end, folders, may_differ: cut_short || spent_by_what_was_lost || out_of_time }
+            // A driver that comes anew takes its time, in which an authorization may run out.
+            let runs_out = self.scenario.session.is_some() && self.scenario.expires;
+            Over { end, folders, may_differ: cut_short || spent_by_what_was_lost || runs_out }
         })
     }
 }
