@@ -417,10 +417,13 @@ impl Files {
         if let Some(path) = self.manifest.unreadable().next() {
             return Err(unfit(path, &"it is not readable, or there is too much to read"));
         }
+        let mut made: Option<PathBuf> = None;
         for entry in self.manifest.entries() {
             let to = to.join(entry.path.to_os());
-            if let Some(folder) = to.parent() {
+            // What lies in one folder mostly stands together.
+            if let Some(folder) = to.parent().filter(|folder| made.as_deref() != Some(*folder)) {
                 std::fs::create_dir_all(folder).map_err(|error| unfit(&entry.path, &error))?;
+                made = Some(folder.to_owned());
             }
             match self.workspace.copy_out(entry, &to) {
                 Ok(Copied::Same) => {}

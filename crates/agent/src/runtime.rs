@@ -262,20 +262,30 @@ impl Runtime {
         let tracked = files.scan_base()?;
         files.show_servers(&order.contract.servers, &self.host);
         let sandbox = self.contain(&order.contract.policy, &Narrow::root(), &mut files)?;
-        if let Some(gate) = &order.contract.gate {
-            let image = self.image(&order.contract.policy)?;
-            let environment = self.environment(&files, image.as_ref());
-            let rung = sandbox.receipt().rung;
-            check_gate(gate, &order.contract, rung, &files, &environment, image.as_ref())?;
-            check_beside(gate, &files)?;
-        }
-        if !order.contract.servers.is_empty() {
-            let image = self.image(&order.contract.policy)?;
-            let environment = self.environment(&files, image.as_ref());
-            let rung = sandbox.receipt().rung;
-            check_servers(&order.contract, rung, &files, &environment, image.as_ref())?;
-        }
+        self.check_commands(&order.contract, sandbox.receipt().rung, &files)?;
         Ok(Ready { files, sandbox, tracked })
+    }
+
+    /// Looks at the commands that the contract itself orders.
+    fn check_commands(&self, contract: &Contract, rung: Rung, files: &Files) -> Result<(), RunError> {
+        if contract.gate.is_none() && contract.servers.is_empty() {
+            return Ok(());
+        }
+        let image = self.image(&contract.policy)?;
+        let root = image.as_ref().map(Image::root);
+        let ctx = Context {
+            workspace: files.workspace(),
+            limits: &contract.limits,
+            seen: &|_, _| SeenState::Unseen,
+            readable: &|_| true,
+            environment: &self.environment(files, image.as_ref()),
+            image: root.as_deref(),
+        };
+        if let Some(gate) = &contract.gate {
+            check_gate(gate, contract, rung, &ctx)?;
+            check_beside(gate, files)?;
+        }
+        contract.servers.iter().try_for_each(|server| check_server(server, contract, rung, &ctx))
     }
 
     async fn begin(
@@ -658,61 +668,32 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], RunError> {
 }
 
 /// A gate whose program is not there, or that the policy denies, is refused before the work begins, not after it.
-fn check_gate(
-    gate: &Gate,
-    contract: &Contract,
-    rung: Rung,
-    files: &Files,
-    environment: &BTreeMap<String, String>,
-    image: Option<&Image>,
-) -> Result<(), RunError> {
-    let root = image.map(Image::root);
-    let ctx = Context {
-        workspace: files.workspace(),
-        limits: &contract.limits,
-        seen: &|_, _| SeenState::Unseen,
-        readable: &|_| true,
-        environment,
-        image: root.as_deref(),
-    };
+fn check_gate(gate: &Gate, contract: &Contract, rung: Rung, ctx: &Context<'_>) -> Result<(), RunError> {
     let args = serde_json::json!({ "argv": gate.argv });
     let cannot = |why: String| RunError::Contract(format!("the verification command cannot be run: {why}"));
-    let touches = Exec::default().touches(&args, &ctx).map_err(|bad| cannot(bad.to_string()))?;
+    let touches = Exec::default().touches(&args, ctx).map_err(|bad| cannot(bad.to_string()))?;
     let decision = contract.policy.decide_ordered(&touches, rung, Ordered::Gate);
     if decision.effect == Effect::Deny {
         return Err(RunError::GateDenied { command: show_argv(&gate.argv), decision });
     }
-    Exec::default().prepare(&args, &ctx).map(drop).map_err(|failure| cannot(failure.to_string()))
+    Exec::default().prepare(&args, ctx).map(drop).map_err(|failure| cannot(failure.to_string()))
 }
 
 /// A server that the policy does not let start is refused before the work begins.
-fn check_servers(
+fn check_server(
+    server: &server::Server,
     contract: &Contract,
     rung: Rung,
-    files: &Files,
-    environment: &BTreeMap<String, String>,
-    image: Option<&Image>,
+    ctx: &Context<'_>,
 ) -> Result<(), RunError> {
-    let root = image.map(Image::root);
-    let ctx = Context {
-        workspace: files.workspace(),
-        limits: &contract.limits,
-        seen: &|_, _| SeenState::Unseen,
-        readable: &|_| true,
-        environment,
-        image: root.as_deref(),
-    };
-    for server in &contract.servers {
-        let cannot = |why: String| {
-            RunError::Contract(format!("the server `{}` cannot be started: {why}", server.name))
-        };
-        let touches = Exec::default()
-            .touches(&serde_json::json!({ "argv": server.argv }), &ctx)
-            .map_err(|bad| cannot(bad.to_string()))?;
-        let decision = contract.policy.decide_ordered(&touches, rung, Ordered::Server);
-        if decision.effect == Effect::Deny {
-            return Err(RunError::ServerDenied { server: server.name.clone(), decision });
-        }
+    let cannot =
+        |why: String| RunError::Contract(format!("the server `{}` cannot be started: {why}", server.name));
+    let touches = Exec::default()
+        .touches(&serde_json::json!({ "argv": server.argv }), ctx)
+        .map_err(|bad| cannot(bad.to_string()))?;
+    let decision = contract.policy.decide_ordered(&touches, rung, Ordered::Server);
+    if decision.effect == Effect::Deny {
+        return Err(RunError::ServerDenied { server: server.name.clone(), decision });
     }
     Ok(())
 }

@@ -93,10 +93,7 @@ pub fn unseal(json: &[u8]) -> Option<Event> {
 /// The same for a line of one's own store, which was written by [`seal_to_json`] or is damaged: its hash tells. Whether the
 /// spelling is the one is not looked at again, so this is nothing for lines from elsewhere.
 pub fn unseal_own(json: &[u8]) -> Option<Event> {
-    let event = Event::from_json_unchecked(json).ok()?;
-    // Taking the field out of canonical JSON leaves the canonical JSON of the rest. The last one is the event's own: what
-    // stands behind it are a kind, a digest, a number and a run's name.
-    let at = last(json, HASH)?;
-    let behind = json.get(at + HASH.len() + 64 + 1..)?;
-    (sha256_of(&[&json[..at], behind]) == event.hash).then_some(event)
+    // Taking the member `hash` out of canonical JSON leaves the canonical JSON of the rest.
+    let (event, hash) = Event::from_canonical(json)?;
+    (sha256_of(&[&json[..hash.start], &json[hash.end..]]) == event.hash).then_some(event)
 }

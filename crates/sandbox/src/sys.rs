@@ -287,7 +287,13 @@ pub(crate) fn bound_capabilities() {
     // Without CAP_SETPCAP (an ordinary user without a namespace) these are refused, and there is nothing to drop:
     // no-new-privileges keeps file capabilities and setuid from giving any.
     for capability in 0..64 {
-        if prctl(libc::PR_CAPBSET_DROP, capability).is_err() {
+        // To ask is cheap, and to drop makes new credentials each time.
+        let dropped = match prctl(libc::PR_CAPBSET_READ, capability) {
+            Ok(0) => Ok(0),
+            Ok(_) => prctl(libc::PR_CAPBSET_DROP, capability),
+            Err(errno) => Err(errno),
+        };
+        if dropped.is_err() {
             break;
         }
     }

@@ -4,6 +4,7 @@
 
 mod ahead;
 mod approvals;
+mod children;
 mod commits;
 mod durability;
 mod folds;

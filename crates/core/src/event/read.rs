@@ -1,9 +1,11 @@
 //! Reading an event from its JSON, strictly.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::Deserialize;
-use serde::de::Error as _;
+use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
+use serde::de::{DeserializeSeed, Error as _, MapAccess};
 use serde_json::value::RawValue;
 
 use super::{Body, Event, KINDS};
@@ -60,21 +62,11 @@ impl Event {
     /// Reads an event from its JSON. Unknown kinds and versions are errors that say so, never guesses; so is a body
     /// that is spelled otherwise than this program writes it, since its hash would be another.
     pub fn from_json(json: &[u8]) -> Result<Self, BadEvent> {
-        Self::read(json, read_body)
-    }
-
-    /// Reads an event without looking whether it is spelled as this program spells it. Only for a caller that writes it
-    /// again and compares the bytes: that is the same check, and cheaper.
-    pub fn from_json_unchecked(json: &[u8]) -> Result<Self, BadEvent> {
-        Self::read(json, parse_body)
-    }
-
-    fn read(json: &[u8], body: impl Fn(&str, &str) -> serde_json::Result<Body>) -> Result<Self, BadEvent> {
         let raw: Raw = serde_json::from_slice(json).map_err(BadEvent::Shape)?;
         if raw.v != 1 || !KINDS.contains(&raw.kind.as_ref()) {
             return Err(BadEvent::Unknown { seq: raw.seq, kind: raw.kind.into_owned(), v: raw.v });
         }
-        let body = body(&raw.kind, raw.body.get()).map_err(|source| BadEvent::Body {
+        let body = read_body(&raw.kind, raw.body.get()).map_err(|source| BadEvent::Body {
             seq: raw.seq,
             kind: raw.kind.clone().into_owned(),
             source,
@@ -90,17 +82,79 @@ impl Event {
             hash: raw.hash,
         })
     }
+
+    /// Reads an event from its canonical JSON, whose members stand in one order, and says which bytes are the member `hash`,
+    /// comma included. `None` where anything is not as this program writes it, which says nothing of what that is. Whether
+    /// the body is spelled as this program spells it is not looked at: only for a caller who compares the hash or the bytes.
+    pub fn from_canonical(json: &[u8]) -> Option<(Self, Range<usize>)> {
+        let text = std::str::from_utf8(json).ok()?;
+        let (agent, rest) = text.strip_prefix("{\"agent\":")?.split_once(',')?;
+        let (at_ms, rest) = rest.strip_prefix("\"at_ms\":")?.split_once(',')?;
+        let rest = rest.strip_prefix("\"body\":")?;
+        let start = text.len() - rest.len();
+        // Everything behind the body is known to the byte, but for a kind, two digests, two numbers and a name.
+        let (rest, stream) = rest.strip_suffix("\",\"v\":1}")?.rsplit_once('"')?;
+        let (rest, seq) = rest.strip_suffix(",\"stream\":")?.rsplit_once(':')?;
+        let (rest, prev) = rest.strip_suffix("\",\"seq\"")?.rsplit_once('"')?;
+        let (rest, kind) = rest.strip_suffix("\",\"prev\":")?.rsplit_once('"')?;
+        let rest = rest.strip_suffix(",\"kind\":")?;
+        let end = start + rest.len();
+        let (rest, hash) = rest.strip_suffix('"')?.rsplit_once('"')?;
+        let body = rest.strip_suffix(",\"hash\":")?;
+        let event = Self {
+            v: 1,
+            stream: stream.parse().ok()?,
+            seq: seq.parse().ok()?,
+            at_ms: at_ms.parse().ok()?,
+            agent: AgentId(agent.parse().ok()?),
+            body: parse_body(kind, body).ok()?,
+            prev: prev.parse().ok()?,
+            hash: hash.parse().ok()?,
+        };
+        Some((event, start + body.len()..end))
+    }
 }
 
-/// Parses a body of a known kind.
+/// Parses a body of a kind. The text is parsed as it stands: a field that stands twice is seen here, and would not be in a
+/// `Value`.
 fn parse_body(kind: &str, json: &str) -> serde_json::Result<Body> {
-    // The kind is one of `KINDS`, so it needs no escaping. The text is parsed as it stands: a field that stands twice
-    // is seen here, and would not be in a `Value`.
-    let mut text = String::with_capacity(kind.len() + json.len() + 32);
-    for part in ["{\"kind\":\"", kind, "\",\"body\":", json, "}"] {
-        text.push_str(part);
+    Body::deserialize(MapAccessDeserializer::new(Members::Kind(kind, json)))
+}
+
+/// A kind and the JSON of a body, as the two members of an object that they would be.
+enum Members<'a> {
+    Kind(&'a str, &'a str),
+    Body(&'a str),
+    None,
+}
+
+impl<'a> MapAccess<'a> for Members<'a> {
+    type Error = serde_json::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> serde_json::Result<Option<K::Value>> {
+        let key = match self {
+            Self::Kind(..) => "kind",
+            Self::Body(_) => "body",
+            Self::None => return Ok(None),
+        };
+        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
     }
-    serde_json::from_str(&text)
+
+    fn next_value_seed<V: DeserializeSeed<'a>>(&mut self, seed: V) -> serde_json::Result<V::Value> {
+        match std::mem::replace(self, Self::None) {
+            Self::Kind(kind, body) => {
+                *self = Self::Body(body);
+                seed.deserialize(BorrowedStrDeserializer::new(kind))
+            }
+            Self::Body(body) => {
+                let mut json = serde_json::Deserializer::from_str(body);
+                let value = seed.deserialize(&mut json)?;
+                json.end()?;
+                Ok(value)
+            }
+            Self::None => Err(serde_json::Error::custom("there are two members")),
+        }
+    }
 }
 
 /// Reads a body of a known kind. What the format does not know, or knows under another spelling, is an error even

@@ -29,25 +29,28 @@ fn lines<T: Send>(
     path: &Path,
     run: &Stored,
     from_seq: u64,
-    read: impl Fn(Vec<u8>, u64) -> Result<(Link, T), Failure> + Sync,
+    read: impl Fn(&[u8], u64) -> Result<(Link, T), Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
     let mut select = conn.prepare_cached(
         "SELECT key, CAST(json AS BLOB) FROM event WHERE key >= ?1 AND key < ?2 ORDER BY key",
     )?;
     // To the end of the run's keys: one behind the head says that the head is an old one.
     let rows = select.query([key(run.id, from_seq), key(run.id + 1, 0)])?;
-    let found = while_read(Rows { left: rows, first: key(run.id, from_seq), count: 0 }, from_seq, &read)?;
-    let place = from_seq + found.len() as u64;
+    let rows = Rows { left: rows, first: key(run.id, from_seq), count: 0 };
+    let read = |lines: &Lines| lines.read(from_seq, &read, &|place| altered(path, run, place));
+    let parts = while_read(rows, &read)?;
+    let count = parts.iter().flatten().flatten().map(|part| part.lines.len()).sum();
+    let mut taken = Vec::with_capacity(count);
     let mut last = (from_seq == 0).then_some(Digest::ZERO);
-    let mut taken = Vec::with_capacity(found.len());
-    for (place, line) in (from_seq..).zip(found) {
-        let (link, line) = line?;
-        if last.is_some_and(|last| link.prev != last) {
-            return Err(altered(path, run, place));
+    for part in parts {
+        let Some(mut part) = part? else { continue };
+        if last.is_some_and(|last| part.prev != last) {
+            return Err(altered(path, run, from_seq + taken.len() as u64));
         }
-        last = Some(link.hash);
-        taken.push(line);
+        last = Some(part.hash);
+        taken.append(&mut part.lines);
     }
+    let place = from_seq + taken.len() as u64;
     if place < run.head.next {
         return Err(corrupt(path, format!("event {place} of run `{}` is missing", run.row.run)));
     }
@@ -70,22 +73,65 @@ fn altered(path: &Path, run: &Stored, place: u64) -> Failure {
 /// Lines that are handed on together. A run that has no more is not worth a second thread.
 const CHUNK: usize = 256;
 
+/// Lines that follow each other without a gap, in one piece of memory: that is passed from thread to thread.
+struct Lines {
+    /// Place of the first, counted from the first that was asked for.
+    from: u64,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+/// Lines that were read, and follow each other in the chain.
+struct Part<T> {
+    lines: Vec<T>,
+    /// What the first names as its predecessor.
+    prev: Digest,
+    /// The hash of the last.
+    hash: Digest,
+}
+
+impl Lines {
+    fn read<T>(
+        &self,
+        from_seq: u64,
+        read: &impl Fn(&[u8], u64) -> Result<(Link, T), Failure>,
+        altered: &impl Fn(u64) -> Failure,
+    ) -> Result<Option<Part<T>>, Failure> {
+        let mut lines = Vec::with_capacity(self.ends.len());
+        let mut ends: Option<(Digest, Digest)> = None;
+        let mut start = 0;
+        for (place, end) in (from_seq + self.from..).zip(&self.ends) {
+            let (link, line) = read(&self.bytes[start..*end], place)?;
+            let prev = match ends {
+                Some((_, last)) if link.prev != last => return Err(altered(place)),
+                Some((prev, _)) => prev,
+                None => link.prev,
+            };
+            ends = Some((prev, link.hash));
+            lines.push(line);
+            start = *end;
+        }
+        Ok(ends.map(|(prev, hash)| Part { lines, prev, hash }))
+    }
+}
+
 /// The lines of a run that follow each other without a gap.
 struct Rows<'a> {
     left: rusqlite::Rows<'a>,
     first: i64,
-    count: i64,
+    count: u64,
 }
 
 impl Rows<'_> {
     /// The next lines; fewer than [`CHUNK`] are the last.
-    fn chunk(&mut self) -> rusqlite::Result<Vec<Vec<u8>>> {
-        let mut lines = Vec::with_capacity(CHUNK);
-        while lines.len() < CHUNK
+    fn chunk(&mut self) -> rusqlite::Result<Lines> {
+        let mut lines = Lines { from: self.count, bytes: Vec::new(), ends: Vec::with_capacity(CHUNK) };
+        while lines.ends.len() < CHUNK
             && let Some(row) = self.left.next()?
-            && row.get::<_, i64>(0)? == self.first + self.count
+            && row.get::<_, i64>(0)? == self.first + self.count as i64
         {
-            lines.push(row.get(1)?);
+            lines.bytes.extend_from_slice(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?);
+            lines.ends.push(lines.bytes.len());
             self.count += 1;
         }
         Ok(lines)
@@ -96,24 +142,20 @@ impl Rows<'_> {
 /// pure computing, and takes longer than finding.
 fn while_read<T: Send>(
     mut rows: Rows<'_>,
-    from_seq: u64,
-    read: &(impl Fn(Vec<u8>, u64) -> Result<T, Failure> + Sync),
+    read: &(impl Fn(&Lines) -> Result<T, Failure> + Sync),
 ) -> Result<Vec<Result<T, Failure>>, Failure> {
-    let all = |lines: Vec<Vec<u8>>, from: u64| -> Vec<_> {
-        lines.into_iter().zip(from..).map(|(line, place)| read(line, place)).collect()
-    };
     let first = rows.chunk()?;
-    if first.len() < CHUNK {
-        return Ok(all(first, from_seq));
+    if first.ends.len() < CHUNK {
+        return Ok(vec![read(&first)]);
     }
-    let (found, chunks) = mpsc::channel();
+    let (found, chunks) = mpsc::channel::<Lines>();
     let chunks = Mutex::new(chunks);
     let work = || {
         let mut done = Vec::new();
         // Not held while a chunk is read: the other thread takes the next.
         let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        while let Ok((number, lines)) = next() {
-            done.push((number, all(lines, from_seq + (number * CHUNK) as u64)));
+        while let Ok(lines) = next() {
+            done.push((lines.from, read(&lines)));
         }
         done
     };
@@ -121,11 +163,11 @@ fn while_read<T: Send>(
         let other = scope.spawn(work);
         let mut ends = None;
         let mut chunk = Ok(first);
-        for number in 0.. {
+        loop {
             match chunk {
-                Ok(lines) if lines.is_empty() => break,
+                Ok(lines) if lines.ends.is_empty() => break,
                 // Whoever would receive it is there until nothing more can come.
-                Ok(lines) => drop(found.send((number, lines))),
+                Ok(lines) => drop(found.send(lines)),
                 Err(error) => {
                     ends = Some(error);
                     break;
@@ -139,10 +181,10 @@ fn while_read<T: Send>(
             Ok(others) => done.extend(others),
             Err(panic) => std::panic::resume_unwind(panic),
         }
-        done.sort_unstable_by_key(|(number, _)| *number);
+        done.sort_unstable_by_key(|(from, _)| *from);
         match ends {
             Some(error) => Err(error.into()),
-            None => Ok(done.into_iter().flat_map(|(_, lines)| lines).collect()),
+            None => Ok(done.into_iter().map(|(_, part)| part).collect()),
         }
     })
 }
@@ -175,7 +217,7 @@ pub(super) fn events(
     from_seq: u64,
 ) -> Result<Vec<Event>, Failure> {
     let found = stored(conn, path, run)?;
-    lines(conn, path, &found, from_seq, |json, place| event(&json, path, &found, run, place))
+    lines(conn, path, &found, from_seq, |json, place| event(json, path, &found, run, place))
 }
 
 /// The event that a line is, and its place in the chain.
@@ -245,8 +287,8 @@ pub(super) fn events_of(
 pub(super) fn events_json(conn: &Connection, path: &Path, run: &RunId) -> Result<Vec<Vec<u8>>, Failure> {
     let found = stored(conn, path, run)?;
     lines(conn, path, &found, 0, |json, place| {
-        let link = link_of(&json, run, place).ok_or_else(|| altered(path, &found, place))?;
-        Ok((link, json))
+        let link = link_of(json, run, place).ok_or_else(|| altered(path, &found, place))?;
+        Ok((link, json.to_vec()))
     })
 }
 

@@ -34,25 +34,41 @@ pub(super) fn run_ordered(plan: &Plan, private: Option<&PrivateTmp>, ends: &mut 
             if let Some(private) = private {
                 private.tell(&mut order);
             }
-            contained(plan, &order, ends, ahead, &[])
+            contained(plan, &order, ends, ahead, None)
         }
         Ok(None) => sys::exit(0),
         Err(failure) => fail(&ends.setup, failure),
     }
 }
 
+/// What process 1 made for the command's process.
+pub(super) struct View {
+    /// Protected paths that could not be pinned whole.
+    pub(super) unprotected: Vec<String>,
+    /// Where process 1 says that the old root is gone ([`LEFT`]).
+    pub(super) left: OwnedFd,
+}
+
+/// From process 1 to the command's process: the old root is gone.
+pub(super) const LEFT: u8 = b'L';
+
 /// Contains this process, reports readiness, waits to be let go, and executes the command.
-pub(super) fn run(plan: &Plan, order: &Order, ends: &Ends, unprotected: &[String]) -> ! {
+pub(super) fn run(plan: &Plan, order: &Order, ends: &Ends, view: &View) -> ! {
     match become_command(plan, ends) {
-        Ok(ahead) => contained(plan, order, ends, ahead, unprotected),
+        Ok(ahead) => contained(plan, order, ends, ahead, Some(view)),
         Err(failure) => fail(&ends.setup, failure),
     }
 }
 
-fn contained(plan: &Plan, order: &Order, ends: &Ends, ahead: Ahead<'_>, unprotected: &[String]) -> ! {
+fn contained(plan: &Plan, order: &Order, ends: &Ends, ahead: Ahead<'_>, view: Option<&View>) -> ! {
     let failure = match prepare(plan, order, ends, ahead) {
         Ok(program) => {
-            wire::report(&ends.setup, &Report::Ready { unprotected: unprotected.to_vec() });
+            if view.is_some_and(|view| !has_left(&view.left)) {
+                // Process 1 says why, and is gone, and this process with it.
+                sys::exit(1)
+            }
+            let unprotected = view.map(|view| view.unprotected.clone()).unwrap_or_default();
+            wire::report(&ends.setup, &Report::Ready { unprotected });
             // Anything but the one byte means that the supervisor is gone or does not want it any more.
             match wire::receive(&ends.setup, RecvFlags::empty()) {
                 Ok((go, _)) if go == [GO] => execute(&program),
@@ -67,6 +83,17 @@ fn contained(plan: &Plan, order: &Order, ends: &Ends, ahead: Ahead<'_>, unprotec
 fn fail(setup: &OwnedFd, failure: Failure) -> ! {
     wire::report(setup, &Report::Failed(failure));
     sys::exit(1)
+}
+
+/// Waits until process 1 has taken the old root away; false where it has not.
+fn has_left(left: &OwnedFd) -> bool {
+    let mut said = [0];
+    loop {
+        match rustix::io::read(left, &mut said) {
+            Err(Errno::INTR) => {}
+            read => return read == Ok(1) && said == [LEFT],
+        }
+    }
 }
 
 /// From the supervisor to the command's process: execute.

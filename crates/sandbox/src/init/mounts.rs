@@ -52,7 +52,7 @@ pub(super) struct Built {
     pub(super) layer: Option<OwnedFd>,
 }
 
-/// Builds the view and moves this process into it.
+/// Builds the view and moves this process into it. What was there before is still below ([`leave`]).
 pub(super) fn build(view: &View, is_root: bool) -> Result<Built, Failure> {
     // Otherwise everything below would be mounted on the host too.
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).step("mount-private")?;
@@ -81,9 +81,13 @@ pub(super) fn build(view: &View, is_root: bool) -> Result<Built, Failure> {
 
     rustix::process::fchdir(root).step("pivot-root")?;
     sys::pivot_root_here().step("pivot-root")?;
-    unmount(".", UnmountFlags::DETACH).step("pivot-root")?;
-    rustix::process::chdir("/").step("pivot-root")?;
     Ok(Built { unprotected, layer })
+}
+
+/// Takes the old root away from all who are in here. The kernel waits for every processor then, a busy one too.
+pub(super) fn leave() -> Result<(), Failure> {
+    unmount(".", UnmountFlags::DETACH).step("pivot-root")?;
+    rustix::process::chdir("/").step("pivot-root")
 }
 
 /// Takes a copy of each thing of the host that is shown, and makes the layers over those that get one.

@@ -8,6 +8,7 @@ use provost_core::caps::{Cap, CapHit, Caps};
 use provost_core::containment::Rung;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -56,26 +57,32 @@ pub(super) fn run(plan: &Plan, view: &View, ids: (u32, u32), ends: Ends) -> ! {
         [] => network(),
         ports => network().and_then(|()| listen::reaching(ports, &ends.setup)),
     };
-    let built = build(view, ids).and_then(|built| network().map(|()| built));
-    let Built { unprotected, layer } = built.unwrap_or_else(|failure| fail(&ends.setup, failure));
+    let made = build(view, ids).and_then(|built| {
+        network()?;
+        Ok((built, rustix::pipe::pipe_with(PipeFlags::CLOEXEC).step("pipe")?))
+    });
+    let (Built { unprotected, layer }, (left, leaves)) =
+        made.unwrap_or_else(|failure| fail(&ends.setup, failure));
     if let Some(layer) = layer {
         // Before the command is there: from here on this process and the command have no way to it but the overlay.
         wire::report_with(&ends.setup, &Report::Layer, &[layer.as_fd()]);
     }
     match sys::fork(0) {
         Ok(Side::Child) => {
-            drop(ends.status);
-            contain::run(
-                plan,
-                &order,
-                &contain::Ends { setup: ends.setup, output: ends.output, channel },
-                &unprotected,
-            )
+            drop((ends.status, leaves));
+            let ends = contain::Ends { setup: ends.setup, output: ends.output, channel };
+            contain::run(plan, &order, &ends, &contain::View { unprotected, left })
         }
         Ok(Side::Parent(main)) => {
             // Its end is how either side learns that the other is gone.
-            drop(channel);
-            reap(main, plan, ids.0, ends)
+            drop((channel, left));
+            // While the command's process makes itself ready, which takes as long. It is not ready before.
+            let left = mounts::leave()
+                .and_then(|()| rustix::io::write(&leaves, &[contain::LEFT]).map(drop).step("pivot-root"));
+            match left {
+                Ok(()) => reap(main, plan, ids.0, ends),
+                Err(failure) => fail(&ends.setup, failure),
+            }
         }
         Err(errno) => fail(&ends.setup, Failure::new("fork", errno.raw_os_error(), "")),
     }
@@ -91,11 +98,13 @@ pub(super) fn enter(view: &View, ids: (u32, u32)) -> Result<(), Failure> {
     // If the supervisor is gone already, the socket to it is dead, and the command is never let go.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).step("parent-death-signal")?;
     map_ids(ids, view.image.as_ref().map_or(ids, |_| NOBODY))?;
+    // What it has it keeps until it drops it. The command's process finds that there is nothing left to bound.
+    sys::bound_capabilities();
     sys::loopback_up().step("loopback")?;
     sys::set_host_name(b"sandbox").step("host-name")
 }
 
-/// Builds what is seen in them.
+/// Builds what is seen in them, over the old root ([`mounts::leave`]).
 pub(super) fn build(view: &View, ids: (u32, u32)) -> Result<Built, Failure> {
     sys::unshare(libc::CLONE_NEWNS).step("mount-namespace")?;
     mounts::build(view, ids.0 == 0)

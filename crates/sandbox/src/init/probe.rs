@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use super::rules::Rules;
-use super::{kill, pid1, read_proc};
+use super::{kill, mounts, pid1, read_proc};
 use crate::bytes::Bytes;
 use crate::plan::{Carve, LandlockPlan};
 use crate::probe::{Fact, fact};
@@ -61,13 +61,15 @@ pub(super) fn perform(control: BorrowedFd<'_>) -> i32 {
     let ids = sys::ids();
     let in_view = |check: &dyn Fn() -> Seen| -> Seen {
         let view = view.as_ref().map_err(Clone::clone)?;
-        let built = pid1::enter(view, ids).and_then(|()| pid1::build(view, ids));
+        let built =
+            pid1::enter(view, ids).and_then(|()| pid1::build(view, ids)).and_then(|_| mounts::leave());
         built.map_err(|failure| failure.to_string())?;
         check()
     };
     let in_image = |check: &dyn Fn() -> Seen| -> Seen {
         let view = scratch.image_view()?;
-        let built = pid1::enter(&view, ids).and_then(|()| pid1::build(&view, ids));
+        let built =
+            pid1::enter(&view, ids).and_then(|()| pid1::build(&view, ids)).and_then(|_| mounts::leave());
         built.map_err(|failure| failure.to_string())?;
         check()
     };

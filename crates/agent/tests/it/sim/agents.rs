@@ -1,6 +1,7 @@
 //! Agents that others start in simulated runs: what they do, and what must hold of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use provost_core::act::Intent;
 use provost_core::event::{Body, Event};
@@ -83,12 +84,13 @@ pub(crate) fn of_goal(state: &State, goal: &str) -> AgentId {
     state.events.iter().find_map(|event| spawned(event)).expect("whoever is told a goal is in the journal")
 }
 
+/// Folds the journal of a run that is over.
+///
 /// I4, I5: each agent was started by one act and never again, and ended before whoever started it went on; none was let
 /// do what its parent would not have been.
-pub(crate) fn check(folded: &RunState, events: &[&Event]) {
-    assert_eq!(folded.acting(), AgentId::ROOT);
+pub(crate) fn fold(events: &[Arc<Event>]) -> RunState {
     let mut goals = BTreeSet::new();
-    let mut state = RunState::new(folded.stream().clone());
+    let mut state = RunState::new(events[0].stream.clone());
     for event in events {
         match &event.body {
             Body::ActStarted(body) => {
@@ -106,4 +108,6 @@ pub(crate) fn check(folded: &RunState, events: &[&Event]) {
         }
         state.apply(event).unwrap();
     }
+    assert_eq!(state.acting(), AgentId::ROOT);
+    state
 }

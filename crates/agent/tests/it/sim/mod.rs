@@ -13,7 +13,7 @@ mod store;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use provost_agent::{
@@ -25,7 +25,6 @@ use provost_core::event::{Body, ModelFact, Questions, Settlement, Verdict};
 use provost_core::id::{ActId, RunId};
 use provost_core::outcome::{Outcome, Pause};
 use provost_core::path::RelPath;
-use provost_core::state::RunState;
 use provost_core::transcript::Usage;
 use provost_journal::{Letter, Word as Told};
 use provost_model::RetryPolicy;
@@ -37,7 +36,7 @@ use model::SimModel;
 use scenario::{Begins, FILES, Scenario};
 use servers::SimClient;
 use store::SimStore;
-use world::{Files, Keep, World};
+use world::{Files, Keep, Tree, World};
 
 /// A world, and a driver for it whose memory nothing outlives.
 struct Sim {
@@ -49,20 +48,27 @@ struct Sim {
 }
 
 /// How a run ended.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct End {
     outcome: Outcome,
     verified: bool,
     files: Files,
     steps: u32,
     usage: Usage,
-    /// Requests that were lost with their drivers and charged by estimate.
-    lost: u32,
 }
 
-impl End {
-    fn but_lost(self) -> Self {
-        Self { lost: 0, ..self }
+/// A run that is over.
+struct Over {
+    end: End,
+    folders: BTreeSet<PathBuf>,
+    /// An act was cut short, or the budget was spent by what was lost: it may rightly have ended otherwise.
+    may_differ: bool,
+}
+
+impl Over {
+    /// What it left in the workspace.
+    fn left(self) -> Tree {
+        Tree { files: self.end.files, folders: self.folders }
     }
 }
 
@@ -126,7 +132,7 @@ impl Sim {
     }
 
     /// Takes the run from where the world stands to its end.
-    fn drive(&self) -> End {
+    fn drive(&self) -> Over {
         self.executor.block_on(async {
             let mut given: Vec<Given> = Vec::new();
             for _ in 0..20 {
@@ -143,7 +149,7 @@ impl Sim {
                     }
                 };
                 match ending.unwrap() {
-                    Ending::Over(finished) => return self.end(finished.outcome, finished.verified),
+                    Ending::Over(finished) => return self.over(finished.outcome, finished.verified),
                     Ending::Paused(paused) => given = vec![self.word_on(paused.why, paused.act.unwrap())],
                 }
             }
@@ -195,46 +201,22 @@ impl Sim {
         Given { act, says }
     }
 
-    fn end(&self, outcome: Outcome, verified: bool) -> End {
-        let events = self.world.with(|state| state.events.clone());
-        let state = RunState::fold(events[0].stream.clone(), events.iter().map(AsRef::as_ref)).unwrap();
-        let ledger = state.ledger();
-        let mut usage = Usage::default();
-        let mut lost = 0;
-        for event in &events {
-            match &event.body {
-                Body::ModelAnswered(body) => usage.add(&body.usage),
-                Body::ModelFailed(body) => lost += u32::from(body.estimated),
-                _ => {}
-            }
-        }
-        let billed = self.world.with(|state| state.billed);
-        // I6: also where an answer was lost with its driver.
-        assert!(ledger.usage.total() >= billed, "{:?} are in the ledger, {billed} were billed", ledger.usage);
-        End { outcome, verified, files: self.world.files(), steps: ledger.steps, usage, lost }
-    }
-
-    /// What was lost counts against the budget of tokens, which may then end the run sooner.
-    fn ended_for_what_was_lost(&self, end: &End) -> bool {
-        end.lost > 0 && self.scenario.contract.budget.tokens.is_some()
-    }
-
-    /// What must hold of any run that is over, however often its drivers died. Says whether an act was cut short, so that
-    /// the run may rightly have ended otherwise.
-    fn check(&self) -> bool {
+    /// What must hold of any run that is over, however often its drivers died.
+    fn over(&self, outcome: Outcome, verified: bool) -> Over {
+        let Tree { files, folders } = self.world.tree();
         self.world.with(|state| {
             // The state machine refuses what cannot have happened: acts against the policy, ends before starts, answers
             // counted twice, older drivers.
-            let events: Vec<_> = state.events.iter().map(AsRef::as_ref).collect();
-            let folded = RunState::fold(events[0].stream.clone(), events.iter().copied()).unwrap();
-            agents::check(&folded, &events);
+            let folded = agents::fold(&state.events);
             assert!(folded.open_acts().is_empty() || folded.cancelled().is_some());
             assert!(folded.open_processes().is_empty());
+            let mut usage = Usage::default();
+            let mut lost = 0;
             let mut started: BTreeMap<ActId, u32> = BTreeMap::new();
             let mut invocations = BTreeSet::new();
             let mut cut_short = false;
             let mut again: BTreeMap<ActId, u32> = BTreeMap::new();
-            for event in &events {
+            for event in &state.events {
                 match &event.body {
                     Body::ActStarted(body)
                         if !matches!(body.intent, Intent::Write { .. } | Intent::Spawn(_)) =>
@@ -242,12 +224,14 @@ impl Sim {
                         *started.entry(body.act).or_default() += 1;
                     }
                     Body::ModelAnswered(body) => {
+                        usage.add(&body.usage);
                         assert!(
                             invocations.insert(&body.invocation),
                             "{} was counted twice",
                             body.invocation
                         );
                     }
+                    Body::ModelFailed(body) => lost += u32::from(body.estimated),
                     Body::ActSettled(body) if body.how == Settlement::Again => {
                         *again.entry(body.act).or_default() += 1;
                     }
@@ -269,13 +253,24 @@ impl Sim {
                     started.get(act)
                 );
             }
-            cut_short
+            let ledger = folded.ledger();
+            let charged = ledger.usage;
+            // I6: also where an answer was lost with its driver.
+            assert!(
+                charged.total() >= state.billed,
+                "{charged:?} are in the ledger, {} were billed",
+                state.billed
+            );
+            // What was lost counts against the budget of tokens, which may then end the run sooner.
+            let spent_by_what_was_lost = lost > 0 && self.scenario.contract.budget.tokens.is_some();
+            let end = End { outcome, verified, files, steps: ledger.steps, usage };
+            Over { end, folders, may_differ: cut_short || spent_by_what_was_lost }
         })
     }
 }
 
-/// All crashes of depth two of one scenario. Says how many schedules that was.
-fn explore(seed: u64) -> u64 {
+/// All crashes of depth two of one scenario, or as many as are wanted. Says how many schedules that was.
+fn explore(seed: u64, most: u64) -> u64 {
     let sim = Sim::new(seed);
     let say = |first: &str, second: &str| {
         if std::thread::panicking() {
@@ -284,26 +279,33 @@ fn explore(seed: u64) -> u64 {
     };
     let mut schedules = 0;
     sim.world.keep(Keep::Points);
-    let whole = sim.drive();
-    assert!(!sim.check(), "seed {seed}: nothing was cut short");
+    let over = sim.drive();
+    assert!(!over.may_differ, "seed {seed}: nothing was cut short");
+    let whole = over.end.clone();
+    let mut lies = over.left();
     for first in sim.world.take_points() {
-        sim.world.restore(&first);
+        sim.world.restore(&first, &lies);
         sim.world.keep(Keep::Points);
         let _told = OnFailure(|| say(first.what, "not again"));
-        let end = sim.drive();
-        if !sim.check() && !sim.ended_for_what_was_lost(&end) {
-            assert_eq!(end.but_lost(), whole, "seed {seed}, crashed {}", first.what);
+        let over = sim.drive();
+        if !over.may_differ {
+            assert_eq!(over.end, whole, "seed {seed}, crashed {}", first.what);
         }
+        lies = over.left();
         schedules += 1;
         sim.world.keep(Keep::Nothing);
         for second in sim.world.take_points() {
-            sim.world.restore(&second);
-            let _told = OnFailure(|| say(first.what, second.what));
-            let end = sim.drive();
-            if !sim.check() && !sim.ended_for_what_was_lost(&end) {
-                let (first, second) = (first.what, second.what);
-                assert_eq!(end.but_lost(), whole, "seed {seed}, crashed {first}, then {second}");
+            if schedules >= most {
+                return schedules;
             }
+            sim.world.restore(&second, &lies);
+            let _told = OnFailure(|| say(first.what, second.what));
+            let over = sim.drive();
+            if !over.may_differ {
+                let (first, second) = (first.what, second.what);
+                assert_eq!(over.end, whole, "seed {seed}, crashed {first}, then {second}");
+            }
+            lies = over.left();
             schedules += 1;
         }
     }
@@ -323,13 +325,13 @@ impl<F: Fn()> Drop for OnFailure<F> {
 fn explore_from(first: u64, stride: u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("PROVOST_SIM_SEED") {
-        println!("seed {seed}: {} schedules", explore(seed));
+        println!("seed {seed}: {} schedules", explore(seed, u64::MAX));
         return;
     }
     let wanted = number("PROVOST_SIM_SCHEDULES").unwrap_or(25_000);
     let (mut seed, mut schedules) = (first, 0);
     while schedules < wanted {
-        schedules += explore(seed);
+        schedules += explore(seed, wanted - schedules);
         seed += stride;
     }
     println!("{schedules} schedules of the seeds {first} to {seed} in steps of {stride}");

@@ -1,9 +1,10 @@
 //! The world of a simulated run: its store, its workspace, what its commands left behind. It can be copied at any point
 //! and put back, which is a crash at that point: only the driver's memory is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -72,6 +73,13 @@ pub(crate) struct File {
 
 pub(crate) type Files = BTreeMap<PathBuf, File>;
 
+/// What lies in the workspace.
+#[derive(Default)]
+pub(crate) struct Tree {
+    pub(crate) files: Files,
+    pub(crate) folders: BTreeSet<PathBuf>,
+}
+
 /// A point at which everything can stop.
 #[derive(Clone)]
 pub(crate) struct Point {
@@ -109,7 +117,7 @@ impl World {
         let files = files.iter().map(|(name, text)| {
             (PathBuf::from(name), File { executable: false, bytes: text.as_bytes().to_vec() })
         });
-        write(&world.root, &files.collect());
+        write(&world.root, &files.collect::<Files>());
         world
     }
 
@@ -129,10 +137,10 @@ impl World {
         })
     }
 
-    pub(crate) fn files(&self) -> Files {
-        let mut files = Files::new();
-        read(&self.root, Path::new(""), &mut files);
-        files
+    pub(crate) fn tree(&self) -> Tree {
+        let mut tree = Tree::default();
+        read(&self.root, Path::new(""), &mut tree);
+        tree
     }
 
     pub(crate) fn keep(&self, keep: Keep) {
@@ -144,7 +152,7 @@ impl World {
         if self.inner().keep == Keep::Nothing {
             return;
         }
-        let (files, asking) = (self.files(), self.asking());
+        let (files, asking) = (self.tree().files, self.asking());
         let mut inner = self.inner();
         let point = Point { what, state: inner.state.clone(), files, asking };
         inner.points.push(point);
@@ -169,7 +177,7 @@ impl World {
         }
         let (state, changes) = (inner.state.clone(), changes.clone());
         drop(inner);
-        let (files, asking) = (self.files(), self.asking());
+        let (files, asking) = (self.tree().files, self.asking());
         for chosen in 1..(1_u32 << changes.len()) - 1 {
             let mut files = files.clone();
             for (index, change) in changes.iter().enumerate().filter(|(index, _)| chosen & (1 << index) != 0)
@@ -193,13 +201,18 @@ impl World {
         std::mem::take(&mut self.inner().points)
     }
 
-    /// Puts everything back as it was at a point. Whatever drove it before is gone.
-    pub(crate) fn restore(&self, point: &Point) {
-        for entry in fs::read_dir(&self.root).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    /// Puts everything back as it was at a point, where the workspace holds what `lies` says. Whatever drove it before is
+    /// gone.
+    pub(crate) fn restore(&self, point: &Point, lies: &Tree) {
+        for path in lies.files.keys().filter(|path| !point.files.contains_key(*path)) {
+            fs::remove_file(self.root.join(path)).unwrap();
         }
-        write(&self.root, &point.files);
+        let needed: BTreeSet<_> = point.files.keys().flat_map(|path| path.ancestors().skip(1)).collect();
+        // What is within a folder comes after it.
+        for folder in lies.folders.iter().rev().filter(|folder| !needed.contains(folder.as_path())) {
+            fs::remove_dir(self.root.join(folder)).unwrap();
+        }
+        write(&self.root, point.files.iter().filter(|(path, file)| lies.files.get(*path) != Some(*file)));
         self.inner().state = point.state.clone();
         let Some(record) = self.asking_path() else { return };
         match &point.asking {
@@ -221,27 +234,35 @@ impl World {
     }
 }
 
-fn read(root: &Path, below: &Path, files: &mut Files) {
+fn read(root: &Path, below: &Path, tree: &mut Tree) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
         let path = below.join(entry.file_name());
         let meta = entry.metadata().unwrap();
         if meta.is_dir() {
-            read(root, &path, files);
+            read(root, &path, tree);
+            tree.folders.insert(path);
         } else {
             let executable = meta.permissions().mode() & 0o100 != 0;
-            files.insert(path, File { executable, bytes: fs::read(entry.path()).unwrap() });
+            tree.files.insert(path, File { executable, bytes: fs::read(entry.path()).unwrap() });
         }
     }
 }
 
-fn write(root: &Path, files: &Files) {
+fn write<'a>(root: &Path, files: impl IntoIterator<Item = (&'a PathBuf, &'a File)>) {
     for (path, file) in files {
         let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &file.bytes).unwrap();
-        if file.executable {
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let mode = if file.executable { 0o755 } else { 0o644 };
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode);
+        let opened = options.open(&path).or_else(|_| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            options.open(&path)
+        });
+        let mut opened = opened.unwrap();
+        opened.write_all(&file.bytes).unwrap();
+        if opened.metadata().unwrap().permissions().mode() & 0o777 != mode {
+            opened.set_permissions(fs::Permissions::from_mode(mode)).unwrap();
         }
     }
 }
