@@ -3,6 +3,16 @@
 //! The tree is that of RFC 6962, 2.1 (the same in RFC 9162, 2.1): a leaf's hash is SHA-256(0x00 ‖ leaf), an inner node's
 //! is SHA-256(0x01 ‖ left ‖ right), and the left part of a tree is the largest full one that leaves something for the
 //! right. A leaf is one line of `journal.jsonl` without its line feed.
+//!
+//! ```
+//! use provost_evidence::log::{Log, check_inclusion, leaf_hash, leaves};
+//!
+//! let log: Log = leaves(b"one\ntwo\nthree\n").collect();
+//! let head = log.head_at(3).expect("it has three leaves");
+//! let proof = log.inclusion(1, 3).expect("it has that leaf");
+//! assert_eq!(check_inclusion(&leaf_hash(b"two"), 1, &head, &proof), Ok(()));
+//! assert!(check_inclusion(&leaf_hash(b"2"), 1, &head, &proof).is_err());
+//! ```
 
 use serde::{Deserialize, Serialize};
 

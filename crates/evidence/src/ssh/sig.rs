@@ -2,6 +2,17 @@
 //!
 //! Format: `PROTOCOL.sshsig` of OpenSSH. Read is only what `ssh-keygen` writes, with lines of 70 characters: no byte of a
 //! signature's file can change unnoticed.
+//!
+//! ```
+//! use provost_evidence::keys::SigningKey;
+//! use provost_evidence::ssh::sig;
+//!
+//! let key = SigningKey::from_seed([1; 32]);
+//! let signature = sig::sign("provost-authorization", b"text", &key)?;
+//! assert_eq!(sig::check(signature.as_bytes(), "provost-authorization", b"text")?, key.verifying_key());
+//! assert!(sig::check(signature.as_bytes(), "provost-review", b"text").is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
