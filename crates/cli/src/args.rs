@@ -28,8 +28,8 @@ pub(crate) use containment::{Doctor, Extra, Sandbox, SandboxCommand, Selftest};
 pub(crate) use image::{ImageCommand, Images};
 pub(crate) use routing::{ModelSpec, RoutingArgs, UnknownOutcome};
 pub(crate) use session::{
-    Accept, AskArgs, Authorize, KeyArgs, Prepare, Qualify, Revoke, Session, SessionCommand, SessionInit, SessionName, SessionProfile,
-    SessionResult, SessionRun, SessionStatus, SessionsArg, TrustArg,
+    Accept, AskArgs, Authorize, KeyArgs, Prepare, Qualify, Revoke, Session, SessionCommand, SessionInit,
+    SessionName, SessionProfile, SessionResult, SessionRun, SessionStatus, SessionsArg, TrustArg,
 };
 pub(crate) use undo::{Diff, Fork, Rewind};
 

@@ -39,7 +39,8 @@ pub fn sign_too(file: &[u8], signers: &[&dyn Signer]) -> Result<Signed, CoSignEr
     let mut signed = authorization::sign(&authorization, signers)?;
     if let (Ok(before), Ok(mut both)) =
         (serde_json::from_slice::<Value>(file), serde_json::from_slice::<Value>(&signed.envelope))
-        && let (Some(before), Some(all)) = (before["signatures"].as_array(), both["signatures"].as_array_mut())
+        && let (Some(before), Some(all)) =
+            (before["signatures"].as_array(), both["signatures"].as_array_mut())
     {
         all.splice(0..0, before.iter().cloned());
         signed.envelope = to_canonical(&both).map_err(SignError::from)?;

@@ -20,7 +20,11 @@ pub fn left_by(event: &Event) -> impl Iterator<Item = Digest> + '_ {
         Body::WorkspaceDrifted(drifted) => &drifted.changes,
         _ => &[],
     };
-    changes.iter().filter_map(|change| change.after.as_ref()).filter(|file| file.kept).map(|file| file.content)
+    changes
+        .iter()
+        .filter_map(|change| change.after.as_ref())
+        .filter(|file| file.kept)
+        .map(|file| file.content)
 }
 
 /// What a session's bundle holds beside the content of its net change; nothing of a run that nobody authorized.

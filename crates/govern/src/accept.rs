@@ -45,7 +45,8 @@ pub struct Accepted {
 pub fn accept(what: &Accept<'_>) -> Result<Accepted, SessionError> {
     let mut files = Vec::with_capacity(what.files.len());
     for (path, content) in what.files {
-        let path = what.scope.join(&path.to_bytes()).map_err(|error| SessionError::Refused(error.to_string()))?;
+        let path =
+            what.scope.join(&path.to_bytes()).map_err(|error| SessionError::Refused(error.to_string()))?;
         files.push((path, content.clone()));
     }
     let commit = what.repository.write_commit(&NewCommit {

@@ -29,12 +29,10 @@ pub async fn close(store: &dyn Store, folder: &Folder) -> Result<Fresh, SessionE
             _ => {}
         }
         let content = content(store, folder.session()).await?;
-        let signed = folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(folder.session().clone()))?;
-        let ordered = Ordered {
-            authorization: signed.bytes,
-            signatures: signed.signatures,
-            task: folder.task()?,
-        };
+        let signed =
+            folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(folder.session().clone()))?;
+        let ordered =
+            Ordered { authorization: signed.bytes, signatures: signed.signatures, task: folder.task()? };
         seal(content, ordered, &key)?.write(&new)?;
         fs::rename(&new, &result).map_err(at(&result))?;
         sync(folder.path())?;

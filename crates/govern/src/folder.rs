@@ -342,8 +342,7 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<(), SessionError> {
     new.push(".new");
     let new = PathBuf::from(new);
     let written = || -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&new, path)

@@ -55,11 +55,17 @@ pub fn check(
         ));
     }
     if request.audience != runner.audience {
-        return refuse(format!("it is for the runner `{}`; this one is `{}`", request.audience, runner.audience));
+        return refuse(format!(
+            "it is for the runner `{}`; this one is `{}`",
+            request.audience, runner.audience
+        ));
     }
     let payload = verified.payload.to_string();
     if let Some(why) = sessions.revoked(&[request.session.as_str(), &payload])? {
-        return refuse(format!("it is revoked: {}", if why.is_empty() { "no reason is given" } else { &why }));
+        return refuse(format!(
+            "it is revoked: {}",
+            if why.is_empty() { "no reason is given" } else { &why }
+        ));
     }
     if let Some(expected) = request.toolchain {
         let found = runner.toolchain.digest()?;
@@ -71,7 +77,11 @@ pub fn check(
             ));
         }
     }
-    Ok(Prepared { authorization: verified.authorization, payload: verified.payload, signers: verified.signers.into_iter().map(|signer| signer.who).collect() })
+    Ok(Prepared {
+        authorization: verified.authorization,
+        payload: verified.payload,
+        signers: verified.signers.into_iter().map(|signer| signer.who).collect(),
+    })
 }
 
 /// The first part in which what was signed is not what is asked for here.

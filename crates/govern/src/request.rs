@@ -97,7 +97,8 @@ pub fn propose(ask: Ask<'_>, at_ms: u64) -> Result<(Request, SigningKey), Sessio
     }
     let key = SigningKey::generate().map_err(|error| SessionError::Key(error.to_string()))?;
     let mut random = [0; 37];
-    getrandom::fill(&mut random).map_err(|error| SessionError::Internal(format!("no randomness: {error}")))?;
+    getrandom::fill(&mut random)
+        .map_err(|error| SessionError::Internal(format!("no randomness: {error}")))?;
     let (name, nonce) = random.split_at(5);
     let session = provost_core::id::RunId::from_parts(at_ms, name.try_into().unwrap_or_default());
     let request = Request {
@@ -172,8 +173,7 @@ fn judges(
             .rule(Effect::Deny, &format!("write {glob}"))
             .map_err(|error| SessionError::Refused(error.to_string()))?;
     }
-    let policy =
-        Policy { layers: vec![rules], ..Policy::preset(provost_core::policy::Preset::FullAccess) };
+    let policy = Policy { layers: vec![rules], ..Policy::preset(provost_core::policy::Preset::FullAccess) };
     let mut judges = BTreeMap::new();
     for (entry, digest) in entries {
         if entry.mode != Mode::Symlink && policy.denies_writing_by_rule(&entry.path) {

@@ -18,8 +18,8 @@ use crate::folder::at;
 
 /// Programs that are looked for along `PATH`, beside what a toolchain folder holds.
 const PROGRAMS: [&str; 22] = [
-    "cargo", "rustc", "rustdoc", "cc", "gcc", "clang", "c++", "g++", "ld", "as", "ar", "make", "cmake", "git",
-    "sh", "bash", "python3", "node", "npm", "go", "pytest", "env",
+    "cargo", "rustc", "rustdoc", "cc", "gcc", "clang", "c++", "g++", "ld", "as", "ar", "make", "cmake",
+    "git", "sh", "bash", "python3", "node", "npm", "go", "pytest", "env",
 ];
 
 /// Most files of a manifest.

@@ -46,7 +46,12 @@ impl Bench<'_> {
     }
 
     /// Makes the folder: the files of a commit's subtree, by object id.
-    pub fn lay_out(&self, repository: &Repository, commit: &str, scope: &RelPath) -> Result<(), SessionError> {
+    pub fn lay_out(
+        &self,
+        repository: &Repository,
+        commit: &str,
+        scope: &RelPath,
+    ) -> Result<(), SessionError> {
         repository.export(commit, scope, &self.folder())?;
         Ok(())
     }
@@ -107,7 +112,10 @@ impl Bench<'_> {
             program: None,
             argv: argv.iter().map(Into::into).collect(),
             cwd: folder.join(cwd.to_os()),
-            env: environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect::<BTreeMap<_, _>>(),
+            env: environment
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect::<BTreeMap<_, _>>(),
             wall: limit,
             keep_head: OUTPUT,
             keep_tail: OUTPUT,

@@ -108,8 +108,11 @@ impl Governed {
         let trust = self.env.at("config/provost/trust");
         fs::create_dir_all(&trust).unwrap();
         let public = fs::read_to_string(self.key.with_extension("pub")).unwrap();
-        fs::write(trust.join("allowed_signers"), format!("authority namespaces=\"provost-authorization\" {public}"))
-            .unwrap();
+        fs::write(
+            trust.join("allowed_signers"),
+            format!("authority namespaces=\"provost-authorization\" {public}"),
+        )
+        .unwrap();
         trust
     }
 
@@ -162,7 +165,10 @@ fn one_person_runs_a_session_and_its_result_comes_onto_a_branch_and_nowhere_else
     let shown = it.package.repo.git(&["show", "mended:package/src/lib.rs"]);
     assert!(shown.contains("left + right"));
     assert_eq!(it.package.repo.git(&["status", "--porcelain"]).trim(), "?? package/src/secret.txt");
-    let _ = it.session("accept", &[&session, "--repo", &repo, "--branch", "mended"]).code(2).says("is there already");
+    let _ = it
+        .session("accept", &[&session, "--repo", &repo, "--branch", "mended"])
+        .code(2)
+        .says("is there already");
 }
 
 #[test]
@@ -172,7 +178,8 @@ fn duties_are_separated_and_a_closed_session_asks_nobody_again() {
     let _ = it.session("run", &[&session]).code(3).says("is not authorized yet");
     let authorization = it.authorize(&request, &["--expires", "1h"]);
     let authorization = authorization.display().to_string();
-    let _ = it.session("prepare", &[&session, "--authorization", &authorization]).code(2).says("allowed_signers");
+    let _ =
+        it.session("prepare", &[&session, "--authorization", &authorization]).code(2).says("allowed_signers");
     let _ = it.trust();
     let _ = it.session("prepare", &[&session, "--authorization", &authorization]).code(0);
     let _ = it.session("run", &[&session]).code(0);

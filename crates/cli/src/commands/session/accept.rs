@@ -95,7 +95,8 @@ pub(super) fn accept(world: &World, args: &Accept) -> Result<u8, Failure> {
 /// What the bundle at hand says that it is of.
 fn stated(dir: &std::path::Path) -> Result<provost::core::session::Request, Failure> {
     let bundle = provost::evidence::bundle::read(dir).map_err(Failure::evidence)?;
-    let files = bundle.session.ok_or_else(|| Failure::usage("the bundle is of an ordinary run, not of a session"))?;
+    let files =
+        bundle.session.ok_or_else(|| Failure::usage("the bundle is of an ordinary run, not of a session"))?;
     let authorization =
         provost::evidence::cosign::unverified(&files.authorization).map_err(Failure::evidence)?;
     Ok(authorization.request)

@@ -23,12 +23,8 @@ use crate::render::{JsonLines, say};
 use crate::world::World;
 
 /// What a session's commands may take where its policy does not say: enough to build an ordinary Rust workspace.
-const CAPS: Caps = Caps {
-    memory_bytes: Some(8 << 30),
-    processes: Some(1024),
-    disk_bytes: Some(4 << 30),
-    ..Caps::none()
-};
+const CAPS: Caps =
+    Caps { memory_bytes: Some(8 << 30), processes: Some(1024), disk_bytes: Some(4 << 30), ..Caps::none() };
 
 /// Longest that a session's command may run, in milliseconds.
 const COMMAND_MS: u64 = 20 * 60 * 1000;

@@ -10,8 +10,8 @@ use provost::core::session::Authorization;
 use provost::evidence::signer::Signer;
 use provost::evidence::ssh;
 use provost::govern::{
-    Folder, Fresh, Revocations, Runner, SessionError, Sessions, SignedFile, carry_out, check, close, give_out,
-    prepare as make_ready,
+    Folder, Fresh, Revocations, Runner, SessionError, Sessions, SignedFile, carry_out, check, close,
+    give_out, prepare as make_ready,
 };
 
 use super::ask::ask;
@@ -31,9 +31,8 @@ pub(super) fn prepare(world: &World, args: &Prepare) -> Result<u8, Failure> {
     let sessions = sessions(world, &args.sessions)?;
     let folder = sessions.find(&args.session)?;
     let signed = SignedFile::read(&args.authorization)?;
-    let prepared = with_runner(world, &folder, &args.trust, |runner| {
-        make_ready(&sessions, &folder, &signed, runner)
-    })?;
+    let prepared =
+        with_runner(world, &folder, &args.trust, |runner| make_ready(&sessions, &folder, &signed, runner))?;
     say!(
         "session {} is authorized by {} and prepared: `{}`",
         folder.session(),
@@ -113,7 +112,8 @@ fn trust_oneself(world: &World, args: &TrustArg, signers: &[Box<dyn Signer>]) ->
     }
     fs::create_dir_all(&path).at(&path)?;
     let allowed = path.join("allowed_signers");
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&allowed).at(&allowed)?;
+    let mut file =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&allowed).at(&allowed)?;
     for signer in signers {
         let line = ssh::public::line(&signer.public());
         writeln!(file, "me {line}").at(&allowed)?;
@@ -128,7 +128,8 @@ async fn go_on(
     folder: &Folder,
     args: &SessionRun,
 ) -> Result<u8, Failure> {
-    let signed = folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(folder.session().clone()))?;
+    let signed =
+        folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(folder.session().clone()))?;
     let whereabouts = folder.whereabouts()?;
     let request = folder.request()?;
     let place = Place::open(world, Some(&whereabouts.store))?;

@@ -12,8 +12,8 @@ use serde_json::json;
 use super::summary::summary;
 use super::{host_toolchain, named, sessions};
 use crate::args::{Log, Revoke, SessionName, SessionProfile, SessionResult, SessionStatus, Show, StoreArg};
-use crate::commands::{history, setup};
 use crate::commands::setup::{Place, images};
+use crate::commands::{history, setup};
 use crate::failure::{AtPath, Failure};
 use crate::render::{JsonLines, counted, put_patch, say};
 use crate::world::World;
@@ -101,7 +101,9 @@ impl Standing {
             Self::Begun(pause) => format!("begun, not over ({pause})"),
             Self::Over(outcome) => format!("{outcome}; its result is not signed yet"),
             Self::Closed(Some(outcome)) => format!("closed, its result is signed: {outcome}"),
-            Self::Closed(None) => "closed, its result is signed; its run is not in the store any more".to_owned(),
+            Self::Closed(None) => {
+                "closed, its result is signed; its run is not in the store any more".to_owned()
+            }
         }
     }
 
@@ -134,9 +136,9 @@ async fn standing(world: &World, sessions: &Sessions, folder: &Folder) -> Result
     }
     Ok(match (&state, outcome) {
         (_, Some(outcome)) => Standing::Over(outcome),
-        (Some(state), None) => {
-            Standing::Begun(state.pause().map_or("somebody drives it, or its driver died", |left| left.why.word()))
-        }
+        (Some(state), None) => Standing::Begun(
+            state.pause().map_or("somebody drives it, or its driver died", |left| left.why.word()),
+        ),
         (None, None) if folder.authorization()?.is_some() => Standing::Prepared,
         (None, None) => Standing::Asked,
     })
@@ -206,7 +208,11 @@ pub(super) fn profile(world: &World, args: &SessionProfile) -> Result<u8, Failur
             say!("  {digest}  {}", visible(path, Lines::Escape));
         }
     }
-    say!("commands   no network, no secrets of yours, changes staged and rolled back whole where a command does not end well");
-    say!("caps       8 GiB of memory, 1,024 processes, 4 GiB of changes, 20 min a command, where the policy says no other");
+    say!(
+        "commands   no network, no secrets of yours, changes staged and rolled back whole where a command does not end well"
+    );
+    say!(
+        "caps       8 GiB of memory, 1,024 processes, 4 GiB of changes, 20 min a command, where the policy says no other"
+    );
     Ok(0)
 }

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use provost::evidence::trust::Trust;
-use provost::journal::Owner;
 use provost::govern::{Folder, SessionError, Sessions, Toolchain, toolchain};
+use provost::journal::Owner;
 
 pub(super) use self::verify::verify;
 use super::setup::host;
@@ -47,7 +47,9 @@ impl From<SessionError> for Failure {
                  --authorization FILE`"
             )),
             SessionError::NoSession { .. } => Some("`provost session status` lists them".to_owned()),
-            SessionError::NotOver(session) => Some(format!("`provost session run {session}` goes on with it")),
+            SessionError::NotOver(session) => {
+                Some(format!("`provost session run {session}` goes on with it"))
+            }
             _ => None,
         };
         let failure = Self::coded(error.exit_code(), error);

@@ -57,7 +57,9 @@ pub(super) fn qualify(args: &Qualify) -> Result<u8, Failure> {
     let failed = it.rows.iter().filter(|row| !row.holds()).count();
     let (tried, took) = (it.rows.len(), begun.elapsed().as_millis() as u64);
     if args.json {
-        JsonLines::say(&json!({ "kind": "qualification", "tried": tried, "failed": failed, "duration_ms": took }));
+        JsonLines::say(
+            &json!({ "kind": "qualification", "tried": tried, "failed": failed, "duration_ms": took }),
+        );
     } else {
         say!("");
         say!(
@@ -104,7 +106,8 @@ impl Qualification {
         args: &[&str],
     ) -> Result<String, Failure> {
         let output = self.command(args)?.output().map_err(Failure::internal)?;
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         self.noted(Row { what, wanted, found: output.status.code().unwrap_or(-1), words, said });
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -161,20 +164,41 @@ impl Qualification {
         let script = self.at("script.json");
         fs::write(&script, slowed(package::SCRIPT, scoped)?).at(&script)?;
         let model = Rehearsal::start(&script, &self.at("requests.ndjson"))?;
-        let (repository, task, request) = (self.text("repository"), self.text("issue.md"), self.text("s.request"));
-        let gate = if scoped { "cargo test --offline" } else { "cargo test --offline --manifest-path package/Cargo.toml" };
+        let (repository, task, request) =
+            (self.text("repository"), self.text("issue.md"), self.text("s.request"));
+        let gate = if scoped {
+            "cargo test --offline"
+        } else {
+            "cargo test --offline --manifest-path package/Cargo.toml"
+        };
         let asked = self.row(
             "the author asks",
             &[0],
             "",
             &[
-                "session", "init", "--repo", &repository, "--scope", scope(scoped), "--task", &task, "--verify", gate,
-                "--model", "rehearsal", "--base-url", &model.base_url, "-o", &request, "--json",
+                "session",
+                "init",
+                "--repo",
+                &repository,
+                "--scope",
+                scope(scoped),
+                "--task",
+                &task,
+                "--verify",
+                gate,
+                "--model",
+                "rehearsal",
+                "--base-url",
+                &model.base_url,
+                "-o",
+                &request,
+                "--json",
             ],
         )?;
         let session = field(&asked, "session")?;
         self.row("run before anybody has signed", &[3], "not authorized yet", &["session", "run", &session])?;
-        let (good, strange, late) = (self.text("authorization.json"), self.text("strange.json"), self.text("late.json"));
+        let (good, strange, late) =
+            (self.text("authorization.json"), self.text("strange.json"), self.text("late.json"));
         let (key, stranger) = (self.text("keys/authority.pem"), self.text("keys/stranger.pem"));
         let sign = |key: &str, out: &str, more: &[&str]| {
             let mut args = vec!["session", "authorize", &request, "--key", key, "-o", out, "--yes"];
@@ -191,7 +215,8 @@ impl Qualification {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             self.row(what, &[0], "", &args)?;
         }
-        let prepare = |file: &str| ["session", "prepare", &session, "--authorization", file].map(str::to_owned);
+        let prepare =
+            |file: &str| ["session", "prepare", &session, "--authorization", file].map(str::to_owned);
         for (what, code, said, file) in [
             ("prepare by a stranger's signature", &[3], "needed authorities signed", &strange),
             ("prepare when the authorization has expired", &[3], "expired", &late),
@@ -206,7 +231,12 @@ impl Qualification {
         self.kill_in_the_middle(&session)?;
         self.row("run, again after the runner was killed", &[0], "", &["session", "run", &session])?;
         let asked = self.requests();
-        self.row("run a session that is closed", &[0], "nobody is asked again", &["session", "run", &session])?;
+        self.row(
+            "run a session that is closed",
+            &[0],
+            "nobody is asked again",
+            &["session", "run", &session],
+        )?;
         let more = i32::from(self.requests() != asked);
         self.noted(Row {
             what: "no request is made for a session that is closed",
@@ -239,8 +269,19 @@ impl Qualification {
             &[0],
             "",
             &[
-                "session", "init", "--repo", repository, "--task", task, "--model", "rehearsal", "--base-url",
-                &model.base_url, "-o", &request, "--json",
+                "session",
+                "init",
+                "--repo",
+                repository,
+                "--task",
+                task,
+                "--model",
+                "rehearsal",
+                "--base-url",
+                &model.base_url,
+                "-o",
+                &request,
+                "--json",
             ],
         )?;
         let session = field(&asked, "session")?;
@@ -301,12 +342,13 @@ impl Qualification {
             git(&self.at("recipient"), &["rev-parse", "HEAD"])?.trim().to_owned()
         };
         let (bundle, repo, task) = (self.text("bundle"), self.text("recipient"), self.text("issue.md"));
-        let (trust, strangers, other_task) = (self.text("trust"), self.text("strangers"), self.text("other.md"));
+        let (trust, strangers, other_task) =
+            (self.text("trust"), self.text("strangers"), self.text("other.md"));
         let wide = if scoped { "." } else { "package" };
         let verify = |bundle: &str, rev: &str, scope: &str, task: &str, trust: &str| {
             [
-                "verify", bundle, "--repo", &repo, "--rev", rev, "--scope", scope, "--task", task, "--trust", trust,
-                "--json",
+                "verify", bundle, "--repo", &repo, "--rev", rev, "--scope", scope, "--task", task, "--trust",
+                trust, "--json",
             ]
             .map(str::to_owned)
             .to_vec()
@@ -334,14 +376,24 @@ impl Qualification {
         for (what, wanted, words, args) in [
             ("the recipient verifies", &[0][..], "", verify(&bundle, &commit, scope, &task, &trust)),
             ("and does it all again, and tries it", &[0], "", again),
-            ("with a stranger's key", &[8], "\"code\":11", verify(&bundle, &commit, scope, &task, &strangers)),
+            (
+                "with a stranger's key",
+                &[8],
+                "\"code\":11",
+                verify(&bundle, &commit, scope, &task, &strangers),
+            ),
             ("against another commit", &[8], "\"code\":13", verify(&bundle, &other, scope, &task, &trust)),
             ("with another scope", &[8], "\"code\":13", verify(&bundle, &commit, wide, &task, &trust)),
             ("for another task", &[8], "\"code\":13", verify(&bundle, &commit, scope, &other_task, &trust)),
             ("with an event dropped", &[8], "\"code\":14", verify(&dropped, &commit, scope, &task, &trust)),
             ("with the last event cut off", &[8], "\"code\":14", verify(&cut, &commit, scope, &task, &trust)),
             ("with another patch", &[8], "\"code\":1", verify(&patched, &commit, scope, &task, &trust)),
-            ("trusting what the bundle brings along", &[2], "", verify(&bundle, &commit, scope, &task, &bundle)),
+            (
+                "trusting what the bundle brings along",
+                &[2],
+                "",
+                verify(&bundle, &commit, scope, &task, &bundle),
+            ),
         ] {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             self.row(what, wanted, words, &args)?;
@@ -383,15 +435,20 @@ fn slowed(script: &str, scoped: bool) -> Result<String, Failure> {
     Ok(if scoped {
         text
     } else {
-        text.replace("src/lib.rs", "package/src/lib.rs")
-            .replace("[\"cargo\",\"test\",\"--offline\"]", "[\"cargo\",\"test\",\"--offline\",\"--manifest-path\",\"package/Cargo.toml\"]")
+        text.replace("src/lib.rs", "package/src/lib.rs").replace(
+            "[\"cargo\",\"test\",\"--offline\"]",
+            "[\"cargo\",\"test\",\"--offline\",\"--manifest-path\",\"package/Cargo.toml\"]",
+        )
     })
 }
 
 fn field(lines: &str, name: &str) -> Result<String, Failure> {
     let last = lines.lines().last().unwrap_or_default();
     let value: Value = serde_json::from_str(last).map_err(Failure::internal)?;
-    value[name].as_str().map(str::to_owned).ok_or_else(|| Failure::internal(format!("no `{name}` in `{last}`")))
+    value[name]
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::internal(format!("no `{name}` in `{last}`")))
 }
 
 fn same_bytes(one: &Path, two: &Path) -> Result<bool, Failure> {

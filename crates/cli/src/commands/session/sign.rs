@@ -109,7 +109,8 @@ pub(super) fn signers(world: &World, args: &KeyArgs) -> Result<Vec<Box<dyn Signe
         let public = ssh::public::read(text.trim())
             .map_err(|error| Failure::usage(format!("`{}`: {error}", path.display())))?;
         let socket = world.var("SSH_AUTH_SOCK").ok_or_else(|| {
-            Failure::usage("SSH_AUTH_SOCK is not set: no ssh-agent is to be found").hint("`eval \"$(ssh-agent)\"`, then `ssh-add`")
+            Failure::usage("SSH_AUTH_SOCK is not set: no ssh-agent is to be found")
+                .hint("`eval \"$(ssh-agent)\"`, then `ssh-add`")
         })?;
         let agent = ssh::agent::Agent::at(Path::new(&socket), PATIENCE);
         signers.push(Box::new(agent.signer(&public).map_err(Failure::usage)?));

@@ -24,7 +24,12 @@ pub(super) fn summary(request: &Request, task: Option<&[u8]>) -> Vec<String> {
             request.tree.sha1
         ),
         format!("  runner   {}", esc(&request.audience)),
-        format!("  model    {} ({}, {})", esc(&request.model.name), request.model.wire, esc(&request.model.endpoint)),
+        format!(
+            "  model    {} ({}, {})",
+            esc(&request.model.name),
+            request.model.wire,
+            esc(&request.model.endpoint)
+        ),
     ];
     let budget = &request.budget;
     let mut bounds: Vec<String> = Vec::new();
@@ -49,10 +54,15 @@ pub(super) fn summary(request: &Request, task: Option<&[u8]>) -> Vec<String> {
     let judges = request.judges.len();
     let named: Vec<String> =
         request.judges.keys().take(JUDGES).map(|path| format!("`{}`", esc(path.as_str()))).collect();
-    let more = if judges > named.len() { format!(" and {} more", judges - named.len()) } else { String::new() };
+    let more =
+        if judges > named.len() { format!(" and {} more", judges - named.len()) } else { String::new() };
     out.push(match judges {
         0 => "  judges   no file is taken for a test: none is protected".to_owned(),
-        _ => format!("  judges   {} may not be changed: {}{more}", counted(judges as u64, "file"), named.join(", ")),
+        _ => format!(
+            "  judges   {} may not be changed: {}{more}",
+            counted(judges as u64, "file"),
+            named.join(", ")
+        ),
     });
     let allowed: Vec<&str> = request.allowed.iter().copied().map(Danger::name).collect();
     out.push(match allowed.as_slice() {

@@ -149,7 +149,8 @@ pub(super) fn tell_claims(report: &SessionReport, json: bool) {
         return;
     }
     if !report.authorized_by.is_empty() {
-        let who: Vec<_> = report.authorized_by.iter().map(|who| visible(who, Lines::Escape).to_string()).collect();
+        let who: Vec<_> =
+            report.authorized_by.iter().map(|who| visible(who, Lines::Escape).to_string()).collect();
         say!("authorized by {}", who.join(", "));
     }
     for line in claim_lines(&report.report) {
@@ -178,7 +179,9 @@ pub(super) fn tell_verdict(report: &SessionReport, code: Code, json: bool) -> u8
         return exit;
     }
     match (code, lack) {
-        (Code::Verified, _) => say!("verified: an authority ordered exactly this, and this is what came of it"),
+        (Code::Verified, _) => {
+            say!("verified: an authority ordered exactly this, and this is what came of it")
+        }
         (code, Some((id, why))) => {
             say!("NOT verified ({}, {}): {id}: {}", code.number(), code.words(), visible(why, Lines::Escape));
         }
@@ -255,7 +258,12 @@ fn tell_again(again: &Again, json: bool) {
 }
 
 /// Runs the gate's command on the commit with the change, in this host's own sandbox.
-pub(super) fn try_out(world: &World, it: &Examined, expected: &Expected<'_>, json: bool) -> Result<Code, Failure> {
+pub(super) fn try_out(
+    world: &World,
+    it: &Examined,
+    expected: &Expected<'_>,
+    json: bool,
+) -> Result<Code, Failure> {
     let Some(authorization) = &it.authorization else { return Ok(Code::CannotCheck) };
     let request = &authorization.request;
     let Some(gate) = &request.gate else {
