@@ -563,6 +563,7 @@ pub(crate) struct GoingOn {
 }
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[command(after_long_help = VERIFY)]
 pub(crate) struct Verify {
     /// The bundle's folder.

@@ -85,7 +85,9 @@ pub fn assemble(
         return Err(ExportError::NotKept { path: path.to_string() });
     }
     let mut steps = Steps::default();
-    events.iter().for_each(|event| steps.see(event));
+    for event in &events {
+        steps.see(event);
+    }
     let mut blobs = BTreeMap::new();
     for digest in net.contents().union(steps.contents()).copied() {
         let path = || net.user_of(&digest);

@@ -95,7 +95,7 @@ fn first_difference(signed: &Request, asked: &Request) -> Option<String> {
         .keys()
         .chain(signed.keys())
         .find(|name| signed.get(name.as_str()) != asked.get(name.as_str()))
-        .map(String::clone)
+        .cloned()
 }
 
 /// Takes an authorization: it is spent by this session from here on, and the workspace is made from the commit's

@@ -78,7 +78,7 @@ mod tests {
 
     /// 2015-08-30 12:36:00 UTC.
     fn at() -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160)
+        SystemTime::UNIX_EPOCH + Duration::from_mins(24_015_636)
     }
 
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

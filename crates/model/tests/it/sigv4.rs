@@ -46,7 +46,8 @@ fn signature(headers: &[(String, String)], path: &str, body: &[u8]) -> (String, 
         said[from..].split(", ").next().unwrap().to_owned()
     };
     let signed = part("SignedHeaders=");
-    let lines: String = signed.split(';').map(|name| format!("{name}:{}\n", value(name).trim())).collect();
+    let lines =
+        signed.split(';').fold(String::new(), |all, name| all + &format!("{name}:{}\n", value(name).trim()));
     let request = format!("POST\n{path}\n\n{lines}\n{signed}\n{}", hex(&Sha256::digest(body)));
     let credential = part("Credential=");
     let scope = credential.split_once('/').unwrap().1;

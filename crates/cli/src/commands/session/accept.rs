@@ -21,15 +21,15 @@ pub(super) fn accept(world: &World, args: &Accept) -> Result<u8, Failure> {
     let repository = Repository::discover(&args.repo).map_err(Failure::usage)?;
     // A bundle says itself what it is of: who accepts one that came from elsewhere has verified it against what they
     // expect, and is shown here what it is of.
-    let (dir, session) = match args.session.as_deref().map(PathBuf::from).filter(|path| path.is_dir()) {
-        Some(dir) => (dir, None),
-        None => {
-            let folder = named(&sessions(world, &args.sessions)?, args.session.as_deref())?;
-            if !folder.is_closed() {
-                return Err(provost::govern::SessionError::NotOver(folder.session().clone()).into());
-            }
-            (folder.result(), Some(folder))
+    let given = args.session.as_deref().map(PathBuf::from).filter(|path| path.is_dir());
+    let (dir, session) = if let Some(dir) = given {
+        (dir, None)
+    } else {
+        let folder = named(&sessions(world, &args.sessions)?, args.session.as_deref())?;
+        if !folder.is_closed() {
+            return Err(provost::govern::SessionError::NotOver(folder.session().clone()).into());
         }
+        (folder.result(), Some(folder))
     };
     let trust = trust_apart(&world.trust_path(args.trust.trust.as_deref())?, &dir)?;
     let request = match &session {

@@ -80,12 +80,11 @@ pub(super) async fn ask(
     apart(&model, &others)?;
     price(world, &args.terms.price, &root, (&mut model, &mut others), &mut contract)?;
     window(world, &mut model).await?;
-    let toolchain = match contract.policy.image {
-        Some(_) => None,
-        None => {
-            let gate = contract.gate.as_ref().and_then(|gate| gate.argv.first()).map(String::as_str);
-            Some(host_toolchain(world, gate)?.digest()?)
-        }
+    let toolchain = if contract.policy.image.is_some() {
+        None
+    } else {
+        let gate = contract.gate.as_ref().and_then(|gate| gate.argv.first()).map(String::as_str);
+        Some(host_toolchain(world, gate)?.digest()?)
     };
     let key_env = model.noted_key_env().or_else(|| model.key_env.clone());
     let (request, key) = propose(

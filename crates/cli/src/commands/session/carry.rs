@@ -140,18 +140,17 @@ async fn go_on(
     }
     let first = model_of(&request.model, whereabouts.key_env.as_deref())?;
     let models = Models::of_run(first, request.routing.as_deref())?;
-    let ending = match super::look::over(&place, folder).await? {
+    let ending = if let Some(finished) = super::look::over(&place, folder).await? {
         // What is over is closed whatever the time is: nothing begins any more.
-        Some(finished) => Ending::Over(finished),
-        None => {
-            let prepared =
-                with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
-            let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
-            runtime.pace = args.pace.pace.unwrap_or_default();
-            let trust = world.trust_path(args.trust.trust.as_deref())?;
-            runtime.mandate = Arc::new(Revocations::of(sessions, trust, &prepared));
-            carry_out(&runtime, folder, &prepared, interrupt()?).await?
-        }
+        Ending::Over(finished)
+    } else {
+        let prepared =
+            with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
+        let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
+        runtime.pace = args.pace.pace.unwrap_or_default();
+        let trust = world.trust_path(args.trust.trust.as_deref())?;
+        runtime.mandate = Arc::new(Revocations::of(sessions, trust, &prepared));
+        carry_out(&runtime, folder, &prepared, interrupt()?).await?
     };
     let code = output.ended(&place, folder.session(), &ending, None).await?;
     if matches!(ending, Ending::Paused(_)) {

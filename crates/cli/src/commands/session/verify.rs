@@ -149,8 +149,7 @@ pub(super) fn tell_claims(report: &SessionReport, json: bool) {
         return;
     }
     if !report.authorized_by.is_empty() {
-        let who: Vec<_> =
-            report.authorized_by.iter().map(|who| visible(who, Lines::Escape).to_string()).collect();
+        let who: Vec<_> = report.authorized_by.iter().map(|who| visible(who, Lines::Escape)).collect();
         say!("authorized by {}", who.join(", "));
     }
     for line in claim_lines(&report.report) {
@@ -180,7 +179,7 @@ pub(super) fn tell_verdict(report: &SessionReport, code: Code, json: bool) -> u8
     }
     match (code, lack) {
         (Code::Verified, _) => {
-            say!("verified: an authority ordered exactly this, and this is what came of it")
+            say!("verified: an authority ordered exactly this, and this is what came of it");
         }
         (code, Some((id, why))) => {
             say!("NOT verified ({}, {}): {id}: {}", code.number(), code.words(), visible(why, Lines::Escape));
