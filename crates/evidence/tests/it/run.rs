@@ -113,13 +113,13 @@ impl Run {
     pub(crate) fn with(gate: WithGate) -> Self {
         let policy = Policy::preset(Preset::Workspace)
             .with(Layer::named("command line").rule(Effect::Deny, "exec rm*").unwrap());
-        Self::making(gate, policy, &[], &[])
+        Self::making(gate, &policy, &[], &[])
     }
 
     /// A run that makes more of the files, from a commit that has more of them.
     pub(crate) fn making(
         gate: WithGate,
-        policy: Policy,
+        policy: &Policy,
         more_before: &[(&str, &str, &[u8])],
         more_after: &[Made<'_>],
     ) -> Self {
@@ -193,7 +193,7 @@ impl Run {
     fn tell(
         &mut self,
         with: WithGate,
-        policy: Policy,
+        policy: &Policy,
         (start, count): (&TreeDigest, u64),
         end: &TreeDigest,
         changes: &[Change],
@@ -246,7 +246,7 @@ impl Run {
         self.answered(0, 2, false, Stop::ToolCalls);
         let touches: Vec<Touch> =
             changes.iter().map(|change| Touch::Write { path: change.path.clone() }).collect();
-        self.decided(0, Some(0), touches, &policy);
+        self.decided(0, Some(0), touches, policy);
         self.push(Body::ActStarted(ActStarted {
             act: ActId(0),
             intent: Intent::Write { changes: changes.to_vec() },
@@ -256,7 +256,7 @@ impl Run {
             argv: vec!["rm".into(), "-rf".into(), "/".into()],
             program: Some("/bin/rm".into()),
         }];
-        self.decided(1, Some(1), forbidden, &policy);
+        self.decided(1, Some(1), forbidden, policy);
         self.finished(1, ActEnd::Refused, &[], None);
         self.answered(1, 0, true, Stop::End);
         let summary = self.word("fixed");
@@ -267,7 +267,7 @@ impl Run {
             wrong: None,
         }));
         if gated {
-            self.judge(with, &gate, end, &policy, receipt);
+            self.judge(with, &gate, end, policy, receipt);
         }
         self.push(Body::RunFinished(RunFinished {
             outcome: if with == WithGate::Failing { Outcome::GateFailed } else { Outcome::Done },

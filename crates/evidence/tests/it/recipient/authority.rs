@@ -133,6 +133,9 @@ fn an_authorization_for_others_is_refused() {
     }));
 }
 
+/// How a runner tells of a run that is not the one that was authorized.
+type Tell = fn(&mut provost_core::event::RunCreated);
+
 /// Attack 26: another task, other limits.
 #[test]
 fn another_task_or_limit_is_refused() {
@@ -145,7 +148,7 @@ fn another_task_or_limit_is_refused() {
     std::fs::write(dir.join("session/task.md"), &TASK[1..]).unwrap();
     assert_refused(&scene.verify(&dir), Code::Other, ClaimId::Request, "`session/task.md`");
 
-    let told_otherwise: [(fn(&mut provost_core::event::RunCreated), &str); 6] = [
+    let told_otherwise: [(Tell, &str); 6] = [
         (|it| it.goal = Digest::ZERO, "the run's goal"),
         (|it| it.budget.steps = Some(10_000), "`budget`"),
         (|it| it.price = None, "`price`"),

@@ -215,21 +215,24 @@ fn a_protected_file_that_is_deleted_is_refused() {
     assert_refused(&report, Code::Scope, ClaimId::Scope, "`lock/run.sh` is protected");
 }
 
+fn judged(order: &mut provost_core::session::Authorization) {
+    let path = "tests/sum.rs".to_owned().try_into().unwrap();
+    order.request.judges.insert(path, sha256(b"#[test]\nfn adds() {}\n"));
+}
+
+fn judged_otherwise(order: &mut provost_core::session::Authorization) {
+    let path = "tests/sum.rs".to_owned().try_into().unwrap();
+    order.request.judges.insert(path, sha256(b"another"));
+}
+
+fn judged_by_none(order: &mut provost_core::session::Authorization) {
+    order.request.judges.insert("tests/no.rs".to_owned().try_into().unwrap(), sha256(b""));
+}
+
 /// Attack 36: the files that judge.
 #[test]
 fn a_file_that_judges_is_as_it_was_authorized() {
     let before: &[(&str, &str, &[u8])] = &[("tests/sum.rs", FILE, b"#[test]\nfn adds() {}\n")];
-    fn judged(order: &mut provost_core::session::Authorization) {
-        let path = "tests/sum.rs".to_owned().try_into().unwrap();
-        order.request.judges.insert(path, sha256(b"#[test]\nfn adds() {}\n"));
-    }
-    fn judged_otherwise(order: &mut provost_core::session::Authorization) {
-        let path = "tests/sum.rs".to_owned().try_into().unwrap();
-        order.request.judges.insert(path, sha256(b"another"));
-    }
-    fn judged_by_none(order: &mut provost_core::session::Authorization) {
-        order.request.judges.insert("tests/no.rs".to_owned().try_into().unwrap(), sha256(b""));
-    }
     let scene = Scene::of(&Plan { before, order: judged, ..Plan::default() });
     assert_taken(&scene.verify(&scene.bundle()));
     let weaker = [("tests/sum.rs", Some((FILE, &b"#[test]\n#[ignore]\nfn adds() {}\n"[..])))];

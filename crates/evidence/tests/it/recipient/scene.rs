@@ -86,7 +86,7 @@ impl Scene {
     }
 
     pub(super) fn of(plan: &Plan<'_>) -> Self {
-        let mut run = Run::making(plan.gate, policy(plan.protected), plan.before, plan.after);
+        let mut run = Run::making(plan.gate, &policy(plan.protected), plan.before, plan.after);
         created(&mut run.drafts[0]).goal = run.salt.digest(TASK);
         run.key = key(SESSION);
         let mut order = authorization(&run, &run.key.verifying_key());
