@@ -1,6 +1,6 @@
 //! What a runner signs: an in-toto Statement about one run.
 //!
-//! How statements are written is told in [`in_toto`](crate::in_toto).
+//! How statements are written is told in [`in_toto`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -160,7 +160,11 @@ fn one_person_runs_a_session_and_its_result_comes_onto_a_branch_and_nowhere_else
         assert!(!bytes.windows(12).any(|window| window == b"dirty-canary"), "{}", file.display());
     }
     let repo = it.package.repo.path.display().to_string();
-    let _ = it.session("accept", &[&session, "--repo", &repo, "--branch", "mended"]).code(0);
+    let accept = [session.as_str(), "--repo", &repo, "--branch", "mended"];
+    let _ = it.session("accept", &accept).code(2).says("does not know your name");
+    it.package.repo.git(&["config", "user.name", "Recipient"]);
+    it.package.repo.git(&["config", "user.email", "recipient@example.com"]);
+    let _ = it.session("accept", &accept).code(0);
     assert_eq!(it.package.repo.head(), head, "HEAD stays");
     let shown = it.package.repo.git(&["show", "mended:package/src/lib.rs"]);
     assert!(shown.contains("left + right"));
@@ -264,4 +268,18 @@ fn a_session_that_is_revoked_on_this_machine_is_not_carried_out() {
     let _ = it.session("run", &[&session]).code(3).says("the wrong commit");
     assert_eq!(it.requests(), 0, "nobody was asked");
     assert_eq!(it.standing(&session), "revoked");
+}
+
+#[test]
+fn the_qualification_accepts_what_it_has_to_and_refuses_the_rest() {
+    let env = TestEnvironment::new();
+    let out = env.at("evidence");
+    let ran =
+        env.provost(["session", "qualify", "--scoped", "--json", "-o", &out.display().to_string()]).code(0);
+    let rows = ran.json();
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["kind"] == "qualification.row").collect();
+    assert!(rows.len() > 30, "{}", rows.len());
+    assert!(rows.iter().all(|row| row["holds"] == true));
+    assert!(rows.iter().any(|row| row["wanted"] == json!([8])));
+    assert!(out.join("bundle/session/provenance.dsse.json").is_file());
 }

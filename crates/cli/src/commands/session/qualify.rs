@@ -144,6 +144,9 @@ impl Qualification {
         git(&repository, &["add", "-A"])?;
         git(&repository, &["commit", "-q", "-m", "A library of sums"])?;
         git(&self.root, &["clone", "-q", "--no-hardlinks", &self.text("repository"), "recipient"])?;
+        for (name, value) in [("user.name", "Recipient"), ("user.email", "recipient@localhost")] {
+            git(&self.at("recipient"), &["config", name, value])?;
+        }
         for folder in ["keys", "trust", "strangers", "store"] {
             let folder = self.at(folder);
             fs::create_dir_all(&folder).at(&folder)?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft, RunCreated};
 use provost_core::path::RelPath;
-use provost_core::policy::{Effect, Layer, Policy, Preset};
+use provost_core::policy::{Effect, Layer, Policy, Preset, WorkspaceMode};
 use provost_core::session::{Authorization, Danger};
 use provost_evidence::authorization::{self, Signed};
 use provost_evidence::bundle::{self, BundleContent, SessionFiles};
@@ -73,6 +73,8 @@ fn policy(protected: &[&str]) -> Policy {
     // Without the preset's own list of files that nobody changes by way of an agent: what is looked at is the recipient's
     // side.
     policy.layers.truncate(1);
+    // As each session's: what commands change comes into the workspace when they have ended.
+    policy.workspace = WorkspaceMode::staged();
     let mut layer = Layer::named("authorization");
     for rule in protected {
         layer = layer.rule(Effect::Deny, rule).unwrap();
