@@ -6,7 +6,7 @@ use std::process::Command;
 
 use provost_core::act::{ActEnd, Change, CommandFact, ExitFact, FileFact, Intent, Recovery, Touch};
 use provost_core::budget::{Budget, Price};
-use provost_core::containment::{Receipt, Rung};
+use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
 use provost_core::contract::{Gate, Limits, Source};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::{
@@ -228,14 +228,15 @@ impl Run {
             forked: None,
             authorized: None,
         })));
+        let staged = policy.workspace.is_staged().then_some(StagedBy::Copy);
         let receipt = Receipt {
             rung: Rung::R2,
-            guarantees: BTreeMap::new(),
+            guarantees: staged.map(|_| (Guarantee::Staged, Strength::Enforced)).into_iter().collect(),
             kernel: "6.18.0".into(),
             landlock_abi: Some(7),
             image: None,
             engine: None,
-            staged: None,
+            staged,
         };
         self.push(Body::DriverAttached(DriverAttached {
             generation: 1,
