@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use provost_core::act::{Change, FileFact};
+use provost_core::contract::Source;
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::event::RunCreated;
 use provost_core::path::RelPath;
@@ -26,7 +27,7 @@ use crate::error::RunError;
 use crate::git_guard::GitGuard;
 use crate::guard::{self, Guard, Guarded};
 use crate::host::{private_folders, readable_folders, server_reads};
-use crate::ignores::outer_rules;
+use crate::ignores::{committed_rules, outer_rules};
 use crate::recorder::Recorder;
 
 /// Largest content that the journal keeps of one file, in bytes. Larger ones are named, not kept.
@@ -77,6 +78,8 @@ fn read_base(json: &[u8]) -> Result<Base, RunError> {
 /// The workspace of one run.
 pub(crate) struct Files {
     workspace: Workspace,
+    /// Where the files came from.
+    source: Source,
     repository: Option<Repository>,
     manifest: Manifest,
     base: BTreeMap<RelPath, BaseFile>,
@@ -105,6 +108,7 @@ impl Files {
     pub(crate) fn open(
         root: &Path,
         repository: Option<&Path>,
+        source: &Source,
         host: &HostEnvironment,
     ) -> Result<Self, RunError> {
         let mut workspace = Workspace::open(root).map_err(|error| unusable(root, &error))?;
@@ -115,11 +119,14 @@ impl Files {
             let home = host.home.as_deref().map(Path::new);
             let rules = outer_rules(repository, workspace.path(), home)?;
             workspace = workspace.ignoring(rules);
+        } else if let (Some(repository), Source::Commit { commit, scope }) = (&repository, source) {
+            workspace = workspace.ignoring(committed_rules(repository, commit, scope)?);
         }
         let locks = lock(workspace.path())?;
         Ok(Self {
             workspace,
             repository,
+            source: source.clone(),
             manifest: Manifest::default(),
             base: BTreeMap::new(),
             suspect: BTreeSet::new(),
@@ -174,7 +181,14 @@ impl Files {
             Some(repository) if self.root().starts_with(repository.root()) => {
                 Ok(repository.tracked(self.root())?.into_iter().collect())
             }
-            _ => Ok(BTreeSet::new()),
+            Some(repository) => match &self.source {
+                Source::Commit { commit, scope } => {
+                    let entries = repository.commit_entries(commit, scope)?.entries;
+                    Ok(entries.into_iter().map(|entry| entry.path).collect())
+                }
+                Source::Directory { .. } => Ok(BTreeSet::new()),
+            },
+            None => Ok(BTreeSet::new()),
         }
     }
 

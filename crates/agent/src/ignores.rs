@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use provost_core::path::RelPath;
+use provost_core::session::BUILD_OUTPUT;
 use provost_evidence::git::{GitError, Repository};
 use provost_tools::workspace::OuterRules;
 
@@ -36,6 +37,20 @@ pub(crate) fn outer_rules(
             rules.push(OuterRules::new(&scope, &lines));
         }
     }
+    Ok(rules)
+}
+
+/// The rules of the folders above the subtree of a commit that is worked on elsewhere, read from the commit, and those for
+/// what builds leave behind. Nothing of the repository's or a person's configuration is among them.
+pub(crate) fn committed_rules(
+    repository: &Repository,
+    commit: &str,
+    scope: &RelPath,
+) -> Result<Vec<OuterRules>, GitError> {
+    let above = repository.rules_above(commit, scope)?;
+    let mut rules: Vec<OuterRules> =
+        above.iter().map(|(workspace, lines)| OuterRules::new(workspace, lines)).collect();
+    rules.push(OuterRules::new(&RelPath::root(), BUILD_OUTPUT.as_bytes()));
     Ok(rules)
 }
 

@@ -280,7 +280,8 @@ impl Runtime {
         self.check_routes(order.contract.routing.others.len())?;
         let asked = brief::fact(&order.contract.brief, |_| Digest::ZERO);
         brief::check_carried(asked.as_deref(), self.providers())?;
-        let mut files = Files::open(&order.workspace, order.repository.as_deref(), &self.host)?;
+        let mut files =
+            Files::open(&order.workspace, order.repository.as_deref(), &order.source, &self.host)?;
         let tracked = files.scan_base()?;
         files.show_servers(&order.contract.servers, &self.host);
         let sandbox = self.contain(&order.contract.policy, &Narrow::root(), &mut files)?;
@@ -442,8 +443,8 @@ impl Runtime {
         };
         self.check_routes(created.routing.as_ref().map_or(0, |routing| routing.others.len()))?;
         brief::check_carried(created.brief.as_deref(), self.providers())?;
-        let mut files =
-            Files::open(Path::new(&created.root), created.repository.as_deref().map(Path::new), &self.host)?;
+        let repository = created.repository.as_deref().map(Path::new);
+        let mut files = Files::open(Path::new(&created.root), repository, &created.source, &self.host)?;
         // Before anybody looks at the files: what a rewind had yet to put back is not drift.
         rewind::carry_to_the_end(files.workspace(), &recorder, &events).await?;
         let asked = Asked::of(&events);

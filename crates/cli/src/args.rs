@@ -578,7 +578,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) repo: PathBuf,
     /// The commit that the run must have begun with, by its full id.
-    #[arg(long, alias = "rev", value_name = "SHA", value_parser = parse_commit)]
+    #[arg(long, visible_alias = "rev", value_name = "SHA", value_parser = parse_commit)]
     pub(crate) commit: Option<String>,
     /// The folder of the commit that the run must have been given.
     #[arg(long, value_name = "PATH")]

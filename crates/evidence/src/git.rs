@@ -8,6 +8,7 @@
 mod command;
 mod commit;
 mod export;
+mod rules;
 mod worktree;
 
 use std::ffi::{OsStr, OsString};

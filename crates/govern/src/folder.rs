@@ -300,6 +300,15 @@ impl Folder {
         }
     }
 
+    /// Takes away a session that nobody has signed.
+    pub fn discard(self) -> Result<(), SessionError> {
+        if self.authorization()?.is_some() {
+            return Err(SessionError::Refused(format!("session `{}` is authorized: it stays", self.session)));
+        }
+        self.destroy_key()?;
+        fs::remove_dir_all(&self.path).map_err(at(&self.path))
+    }
+
     pub(crate) fn keep_authorization(&self, signed: &SignedFile) -> Result<(), SessionError> {
         signed.write(&self.at("authorization.json"))
     }
@@ -348,10 +357,16 @@ pub(crate) fn put(path: &Path, bytes: &[u8]) -> Result<(), SessionError> {
         fs::rename(&new, path)
     };
     written().map_err(at(path))?;
-    path.parent().map_or(Ok(()), sync)
+    match path.parent() {
+        None => Ok(()),
+        // A bare name lies where we are.
+        Some(here) if here.as_os_str().is_empty() => sync(Path::new(".")),
+        Some(folder) => sync(folder),
+    }
 }
 
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, SessionError> {
+/// Reads a regular file of at most 16 MiB. A pipe or a device does not keep us waiting, and a link is not followed.
+pub fn read(path: &Path) -> Result<Vec<u8>, SessionError> {
     let mut bytes = Vec::new();
     // A pipe does not keep us waiting, and a link is somebody else's file.
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::CLOEXEC;

@@ -28,10 +28,10 @@ use provost_journal::StoreError;
 pub use accept::{Accept, Accepted, accept};
 pub use carry::{carry_out, order_of};
 pub use close::{close, give_out};
-pub use folder::{Folder, Fresh, Sessions, SignedFile, Whereabouts};
+pub use folder::{Folder, Fresh, Sessions, SignedFile, Whereabouts, read};
 pub use mandate::Revocations;
 pub use prepare::{Prepared, Runner, check, prepare};
-pub use replay::{Again, Found, replay};
+pub use replay::{Again, Found, Outer, replay};
 pub use request::{Ask, JUDGES, LAYER, TASK_LIMIT, propose};
 pub use toolchain::{Toolchain, toolchain};
 pub use trial::Bench;
@@ -134,12 +134,13 @@ impl SessionError {
             | Self::NoSession { .. }
             | Self::Ambiguous { .. }
             | Self::NotOver(_)
+            | Self::Unclear { .. }
             | Self::Key(_)
             | Self::File { .. }
             | Self::Bundle(_)
             | Self::Git(_) => 2,
             Self::NotAuthorized(_) | Self::Spent { .. } | Self::Unauthorized(_) => 3,
-            Self::KeyGone(_) | Self::Unclear { .. } | Self::Seal(_) => 8,
+            Self::KeyGone(_) | Self::Seal(_) => 8,
             Self::Run(error) => error.exit_code(),
             Self::Export(error) => error.exit_code(),
             Self::Containment(_) => 9,

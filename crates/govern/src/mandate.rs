@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use provost_agent::Mandate;
+use provost_evidence::authorization;
 use provost_evidence::trust::Trust;
 
-use crate::folder::Sessions;
+use crate::folder::{Sessions, SignedFile};
 use crate::prepare::Prepared;
 
 /// Revocations on this machine and in the trust folder, looked up anew each time.
@@ -13,13 +14,14 @@ use crate::prepare::Prepared;
 pub struct Revocations {
     sessions: Sessions,
     trust: PathBuf,
+    signed: SignedFile,
     prepared: Prepared,
 }
 
 impl Revocations {
     /// Those that speak of this session or its authorization.
-    pub fn of(sessions: &Sessions, trust: PathBuf, prepared: &Prepared) -> Self {
-        Self { sessions: sessions.clone(), trust, prepared: prepared.clone() }
+    pub fn of(sessions: &Sessions, trust: PathBuf, signed: &SignedFile, prepared: &Prepared) -> Self {
+        Self { sessions: sessions.clone(), trust, signed: signed.clone(), prepared: prepared.clone() }
     }
 }
 
@@ -34,10 +36,17 @@ impl Mandate for Revocations {
             // Who cannot tell whether it was revoked does not go on.
             Err(error) => return Some(format!("the list of revocations cannot be read: {error}")),
         }
-        match Trust::read(&self.trust) {
-            Ok(trust) if trust.is_revoked(session, payload) => Some("the trust folder".to_owned()),
+        let trust = match Trust::read(&self.trust) {
+            Ok(trust) => trust,
+            Err(error) => return Some(format!("the trust folder cannot be read: {error}")),
+        };
+        // As whoever begins it would: a key may be trusted no longer, or be one of too few. Its time is the driver's to look
+        // at, so it is asked about the moment from which it holds.
+        let at_ms = self.prepared.authorization.not_before_ms;
+        let (bytes, signatures) = (&self.signed.bytes, &self.signed.signatures);
+        match authorization::verify(bytes, signatures, &trust, at_ms) {
             Ok(_) => None,
-            Err(error) => Some(format!("the trust folder cannot be read: {error}")),
+            Err(error) => Some(format!("the trust folder: {error}")),
         }
     }
 }

@@ -10,6 +10,7 @@ use provost_evidence::authorization;
 use provost_evidence::git::Repository;
 use provost_evidence::trust::Trust;
 
+use crate::carry::order_of;
 use crate::folder::{Folder, Sessions, SignedFile, at, sync};
 use crate::{SessionError, Toolchain};
 
@@ -45,7 +46,11 @@ pub fn check(
     runner: &Runner<'_>,
 ) -> Result<Prepared, SessionError> {
     let verified = authorization::verify(&signed.bytes, &signed.signatures, runner.trust, runner.now_ms)
-        .map_err(|error| SessionError::NotAuthorized(error.to_string()))?;
+        .map_err(|error| match error.code() {
+            10 => SessionError::Refused(error.to_string()),
+            _ => SessionError::NotAuthorized(error.to_string()),
+        })?;
+    order_of(folder, &verified.authorization.request)?;
     let refuse = |why: String| Err(SessionError::NotAuthorized(why));
     let request = folder.request()?;
     if let Some(part) = first_difference(&verified.authorization.request, &request) {

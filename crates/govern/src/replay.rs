@@ -7,18 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ignore::WalkBuilder;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use provost_core::act::{Change, FileFact, Intent, show_argv};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Event};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
+use provost_core::session::BUILD_OUTPUT;
 use provost_evidence::content::Salt;
-use provost_evidence::git::NewFile;
+use provost_evidence::git::{NewFile, Repository};
 use provost_evidence::tree::Mode;
 
 use crate::SessionError;
@@ -47,6 +49,36 @@ pub enum Found {
     Skipped(&'static str),
 }
 
+/// Ignore rules from above the subtree: those of the commit, nearest first, and those for what builds leave behind.
+#[derive(Debug, Clone)]
+pub struct Outer(Vec<(PathBuf, Gitignore)>);
+
+impl Outer {
+    /// The rules for a commit's subtree.
+    pub fn of(repository: &Repository, commit: &str, scope: &RelPath) -> Result<Self, SessionError> {
+        let mut all = repository.rules_above(commit, scope)?;
+        all.push((RelPath::root(), BUILD_OUTPUT.as_bytes().to_vec()));
+        let mut rules = Vec::new();
+        for (workspace, lines) in all {
+            let mut builder = GitignoreBuilder::new("");
+            for line in String::from_utf8_lossy(&lines).lines() {
+                // A line that is no rule is none for git either.
+                let _ = builder.add_line(None, line);
+            }
+            if let Ok(built) = builder.build() {
+                rules.push((PathBuf::from(workspace.to_os()), built));
+            }
+        }
+        Ok(Self(rules))
+    }
+}
+
+/// What the nearest rule says that says anything of a path.
+fn ignored(rules: &[(PathBuf, Gitignore)], path: &Path, is_folder: bool) -> bool {
+    let said = rules.iter().map(|(prefix, rules)| rules.matched(prefix.join(path), is_folder));
+    said.into_iter().find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
+}
+
 /// Looks content up by its salted digest.
 pub(crate) type Contents<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
 
@@ -54,12 +86,13 @@ pub(crate) type Contents<'a> = &'a dyn Fn(&Digest) -> Option<Vec<u8>>;
 /// end as the journal has them.
 pub fn replay(
     bench: &Bench<'_>,
+    outer: &Outer,
     policy: &Policy,
     events: &[Event],
     salt: &Salt,
     contents: Contents<'_>,
 ) -> Result<Vec<Again>, SessionError> {
-    let mut known = look(&bench.folder(), salt)?;
+    let mut known = look(&bench.folder(), outer, salt)?;
     let mut started: BTreeMap<ActId, &Intent> = BTreeMap::new();
     let mut gates: BTreeSet<ActId> = BTreeSet::new();
     let mut all = Vec::new();
@@ -86,10 +119,10 @@ pub fn replay(
                         all.push(again(Found::Skipped("not all of it came into the workspace")));
                     } else {
                         bench.run(policy, argv, cwd, Duration::from_millis(*limit_ms))?;
-                        all.push(again(compare(bench, &known, &finished.changes, salt)?));
+                        all.push(again(compare(bench, outer, &known, &finished.changes, salt)?));
                     }
                     // What the journal has, whatever the second time came to: each command is judged by itself.
-                    put_back(bench, &known, &finished.changes, salt, contents)?;
+                    put_back(bench, outer, &known, &finished.changes, salt, contents)?;
                     note(&finished.changes, &mut known);
                 }
                 _ => apply(bench, &finished.changes, contents, &mut known)?,
@@ -106,8 +139,10 @@ pub fn replay(
 type Look = BTreeMap<RelPath, (String, Digest)>;
 
 /// The files of a folder that its ignore rules do not leave out.
-fn look(folder: &Path, salt: &Salt) -> Result<Look, SessionError> {
+fn look(folder: &Path, outer: &Outer, salt: &Salt) -> Result<Look, SessionError> {
     let mut found = Look::new();
+    let root = folder.to_owned();
+    let rules = outer.0.clone();
     let walk = WalkBuilder::new(folder)
         .hidden(false)
         .parents(false)
@@ -116,6 +151,11 @@ fn look(folder: &Path, salt: &Salt) -> Result<Look, SessionError> {
         .require_git(false)
         .ignore(false)
         .follow_links(false)
+        .filter_entry(move |entry| {
+            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let path = entry.path().strip_prefix(&root).unwrap_or(entry.path());
+            path.as_os_str().is_empty() || !ignored(&rules, path, is_folder)
+        })
         .build();
     for entry in walk {
         let entry = entry.map_err(|error| SessionError::Internal(error.to_string()))?;
@@ -156,10 +196,16 @@ fn note(changes: &[Change], known: &mut Look) {
     }
 }
 
-fn compare(bench: &Bench<'_>, known: &Look, changes: &[Change], salt: &Salt) -> Result<Found, SessionError> {
+fn compare(
+    bench: &Bench<'_>,
+    outer: &Outer,
+    known: &Look,
+    changes: &[Change],
+    salt: &Salt,
+) -> Result<Found, SessionError> {
     let mut wanted = known.clone();
     note(changes, &mut wanted);
-    let mut found = look(&bench.folder(), salt)?;
+    let mut found = look(&bench.folder(), outer, salt)?;
     // Ignore rules may have come that leave out what is known.
     for path in wanted.keys() {
         if !found.contains_key(path)
@@ -200,12 +246,13 @@ fn apply(
 /// Makes the folder what the journal says it was after these changes, whatever a second time has left there.
 fn put_back(
     bench: &Bench<'_>,
+    outer: &Outer,
     known: &Look,
     changes: &[Change],
     salt: &Salt,
     contents: Contents<'_>,
 ) -> Result<(), SessionError> {
-    let found = look(&bench.folder(), salt)?;
+    let found = look(&bench.folder(), outer, salt)?;
     let mut after = known.clone();
     note(changes, &mut after);
     let strays: Vec<(RelPath, NewFile)> =

@@ -13,6 +13,7 @@ use super::output::Output;
 use super::queue::model_of;
 use super::routing::Models;
 use super::run::committed_tree;
+use super::session;
 use super::setup::{Place, approver, interrupt, never_started, runtime};
 use crate::args::{GoingOn, Resume, Settle, UnknownOutcome};
 use crate::failure::Failure;
@@ -109,6 +110,10 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
     let models = Models::of_run(model, routing)?;
     let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
     runtime.pace = args.pace.pace.unwrap_or_default();
+    if state.created().is_some_and(|created| created.authorized.is_some()) {
+        // Whoever takes up a session's run is held to what it is held to.
+        runtime.mandate = session::mandate(world, &run)?;
+    }
     runtime.drift = if args.accept_drift { Drift::Accepted } else { Drift::Refused };
     let ending = runtime.resume(&run, answers, interrupt()?).await?;
     output.ended(&place, &run, &ending, export).await

@@ -29,6 +29,14 @@ pub(crate) fn verify(world: &World, args: &Verify) -> Result<u8, Failure> {
     if !args.bundle.is_dir() {
         return Err(Failure::usage(format!("`{}` is not a folder: a bundle is one", args.bundle.display())));
     }
+    if args.bundle.join(provost::evidence::bundle::SESSION).exists() {
+        return Err(Failure::usage(
+            "the bundle is of a governed session: a key alone says nothing of who ordered it",
+        )
+        .hint(
+            "give --trust DIR (whom you trust to authorize), --rev FULLSHA, --scope PATH and --task FILE",
+        ));
+    }
     let base = if args.no_repo {
         None
     } else {

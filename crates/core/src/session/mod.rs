@@ -21,6 +21,10 @@ use crate::route::Routing;
 
 pub use danger::{Danger, Dangers};
 
+/// Ignore rules, as git has them, for what builds and tests leave behind: no part of what is worked on, whatever the
+/// repository's own rules say. What a commit holds is part of it all the same.
+pub const BUILD_OUTPUT: &str = "target/\nnode_modules/\n.venv/\nvenv/\n__pycache__/\n*.pyc\n.pytest_cache/\n.mypy_cache/\n.ruff_cache/\n";
+
 /// What an author asks for. Nothing of it can be carried out until an authority has signed it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -113,6 +113,9 @@ impl Repository {
     /// Makes a branch that leads to `commit`. One that is there is never moved, however many try at once.
     pub fn create_branch(&self, name: &str, commit: &str) -> Result<(), GitError> {
         let full = format!("refs/heads/{name}");
+        if name == "HEAD" || name.starts_with("refs/") || name.starts_with('-') {
+            return Err(failed("check-ref-format", format!("`{name}` is no name for a branch")));
+        }
         self.git.output(&["check-ref-format", &full], TIME_LIMIT)?;
         let args = ["update-ref", "--stdin", "-z"];
         let input = format!("create {full}\0{commit}\0");

@@ -115,6 +115,7 @@ impl ClaimId {
         matches!(
             self,
             Self::Authorization
+                | Self::Revocation
                 | Self::Signature
                 | Self::Statement
                 | Self::Files

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use provost::core::text::is_hidden;
 use provost::evidence::git::Repository;
 use provost::evidence::verify::Code;
 use provost::govern::{Accept as What, accept as put};
@@ -44,9 +45,19 @@ pub(super) fn accept(world: &World, args: &Accept) -> Result<u8, Failure> {
         commit,
         scope: request.source.scope(),
         task: None,
-        audience: None,
+        audience: args.trust.runner.as_deref(),
         allow: args.allow.iter().copied().collect(),
     };
+    let branch = args.branch.clone().unwrap_or_else(|| format!("provost/{}", request.session));
+    if repository.resolve(&format!("refs/heads/{branch}")).is_ok() {
+        return Err(Failure::usage(format!("the branch `{branch}` is there already"))
+            .hint("--branch NAME names another"));
+    }
+    if let Some(folder) = &session
+        && let Some(why) = sessions(world, &args.sessions)?.revoked(&[folder.session().as_str()])?
+    {
+        return Err(Failure::coded(3, format!("session `{}` is revoked: {why}", folder.session())));
+    }
     let it = examine(&dir, &trust, &expected)?;
     let mut code = it.report.report.code;
     tell_claims(&it.report, args.json);
@@ -60,7 +71,6 @@ pub(super) fn accept(world: &World, args: &Accept) -> Result<u8, Failure> {
     let (Some(result), Some(files)) = (result, it.bundle.session.as_ref()) else {
         return Err(Failure::internal("a verified session says nothing"));
     };
-    let branch = args.branch.clone().unwrap_or_else(|| format!("provost/{}", request.session));
     let home = world.home();
     let identity = repository.identity(home.as_deref()).map_err(Failure::usage)?;
     let (name, email) = identity.ok_or_else(|| {
@@ -110,7 +120,7 @@ fn signed(envelope: &[u8]) -> Result<Vec<u8>, Failure> {
 fn message(task: &[u8], session: &str, authorized_by: &[String]) -> String {
     let text = String::from_utf8_lossy(task);
     let first = text.lines().map(|line| line.trim_start_matches(['#', ' '])).find(|line| !line.is_empty());
-    let plain = |text: &str| text.chars().filter(|char| !char.is_control()).collect::<String>();
+    let plain = |text: &str| text.chars().filter(|char| !is_hidden(*char)).collect::<String>();
     let subject: String = plain(first.unwrap_or("A governed session")).chars().take(SUBJECT).collect();
     let by: Vec<String> = authorized_by.iter().map(|who| plain(who)).collect();
     format!("{subject}\n\nProvost-Session: {session}\nAuthorized-By: {}\n", by.join(", "))

@@ -109,14 +109,14 @@ pub(super) async fn ask(
 }
 
 fn read_task(path: &Path) -> Result<String, Failure> {
-    let size = std::fs::metadata(path).at(path)?.len();
-    if size > TASK_LIMIT as u64 {
+    let bytes = provost::govern::read(path).map_err(|error| Failure::usage(format!("--task {error}")))?;
+    if bytes.len() > TASK_LIMIT {
         return Err(Failure::usage(format!(
-            "`{}` has {size} bytes; a task has at most {TASK_LIMIT}",
-            path.display()
+            "`{}` has {} bytes; a task has at most {TASK_LIMIT}",
+            path.display(),
+            bytes.len()
         )));
     }
-    let bytes = std::fs::read(path).at(path)?;
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("`{}` is not UTF-8 text", path.display())))
 }
 

@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use provost::agent::{Always, Ending};
+use provost::agent::{Always, Ending, Mandate};
+use provost::core::id::RunId;
 use provost::core::session::Authorization;
 use provost::evidence::signer::Signer;
 use provost::evidence::ssh;
@@ -92,7 +94,12 @@ async fn own(world: &World, sessions: &Sessions, args: &SessionRun) -> Result<Fo
         eprintln!("{line}");
     }
     eprintln!("  holds    for {} from now on", duration(args.expires.as_millis() as u64));
-    sign::confirm(args.yes, &format!("sign this with {}?", sign::names(&signers).join(", ")))?;
+    if let Err(not_meant) =
+        sign::confirm(args.yes, &format!("sign this with {}?", sign::names(&signers).join(", ")))
+    {
+        folder.discard()?;
+        return Err(not_meant);
+    }
     let now = now_ms();
     let authorization = Authorization {
         request,
@@ -149,7 +156,7 @@ async fn go_on(
         let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
         runtime.pace = args.pace.pace.unwrap_or_default();
         let trust = world.trust_path(args.trust.trust.as_deref())?;
-        runtime.mandate = Arc::new(Revocations::of(sessions, trust, &prepared));
+        runtime.mandate = Arc::new(Revocations::of(sessions, trust, &signed, &prepared));
         carry_out(&runtime, folder, &prepared, interrupt()?).await?
     };
     let code = output.ended(&place, folder.session(), &ending, None).await?;
@@ -160,9 +167,28 @@ async fn go_on(
     if close(place.store.as_ref(), folder).await? == Fresh::Yes {
         eprintln!("the result is signed, and the session's key is destroyed");
     }
-    eprintln!(
-        "next: `provost session show {0}`, `provost session accept {0}`, or `provost session result {0} -o DIR`",
-        folder.session()
-    );
+    if code == 0 {
+        eprintln!(
+            "next: `provost session show {0}`, `provost session accept {0}`, or `provost session result {0} -o DIR`",
+            folder.session()
+        );
+    } else {
+        eprintln!(
+            "its work is not done, so nobody will accept it; `provost session show {0}` shows what it did",
+            folder.session()
+        );
+    }
     Ok(code)
+}
+
+/// Who says whether a session's run may go on, for whoever takes it up by the run's name.
+pub(in crate::commands) fn mandate(world: &World, run: &RunId) -> Result<Arc<dyn Mandate>, Failure> {
+    let named = |name: &str| world.var(name).map(PathBuf::from);
+    let sessions = Sessions::at(world.sessions_path(named("PROVOST_SESSIONS").as_deref())?);
+    let folder = sessions.open(run)?;
+    let signed = folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(run.clone()))?;
+    let args = TrustArg { trust: named("PROVOST_TRUST"), runner: world.var("PROVOST_RUNNER") };
+    let prepared = with_runner(world, &folder, &args, |runner| check(&sessions, &folder, &signed, runner))?;
+    let trust = world.trust_path(args.trust.as_deref())?;
+    Ok(Arc::new(Revocations::of(&sessions, trust, &signed, &prepared)))
 }

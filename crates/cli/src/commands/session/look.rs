@@ -2,6 +2,7 @@
 
 use provost::core::digest::Digest;
 use provost::core::event::{Body, RunFinished};
+use provost::core::id::RunId;
 use provost::core::outcome::Outcome;
 use provost::core::state::RunState;
 use provost::core::text::{Lines, visible};
@@ -17,6 +18,9 @@ use crate::commands::{history, setup};
 use crate::failure::{AtPath, Failure};
 use crate::render::{JsonLines, counted, put_patch, say};
 use crate::world::World;
+
+/// Longest patch that is printed, in lines.
+const PATCH_LINES: usize = 400;
 
 /// How a session's run ended, if it did.
 pub(super) async fn over(place: &Place, folder: &Folder) -> Result<Option<RunFinished>, Failure> {
@@ -58,14 +62,25 @@ pub(super) async fn show(world: &World, args: SessionName) -> Result<u8, Failure
     let code = history::show(world, Show { run, store: store_arg(&folder)?, json: false }).await?;
     if folder.is_closed() {
         say!("");
-        let patch = folder.result().join("changes.patch");
-        put_patch(&std::fs::read(&patch).at(&patch)?);
+        let path = folder.result().join("changes.patch");
+        let patch = std::fs::read(&path).at(&path)?;
+        let lines = patch.iter().filter(|byte| **byte == b'\n').count();
+        if lines <= PATCH_LINES {
+            put_patch(&patch);
+        } else {
+            say!("the patch has {lines} lines: `{}`", path.display());
+        }
     }
     Ok(code)
 }
 
 pub(super) async fn log(world: &World, args: SessionName) -> Result<u8, Failure> {
-    let folder = named(&sessions(world, &args.sessions)?, args.session.as_deref())?;
+    let sessions = sessions(world, &args.sessions)?;
+    let folder = named(&sessions, args.session.as_deref())?;
+    if !standing(world, &sessions, &folder).await?.has_run() {
+        return Err(Failure::usage(format!("session `{}` has not begun", folder.session()))
+            .hint(format!("`provost session run {}` begins it", folder.session())));
+    }
     let run = folder.session().to_string();
     history::log(world, Log { run, store: store_arg(&folder)?, json: false, act: None }).await
 }
@@ -176,6 +191,12 @@ pub(super) fn revoke(world: &World, args: &Revoke) -> Result<u8, Failure> {
     match sessions.revoke(&what, &args.why)? {
         Fresh::Yes => say!("{what} is revoked: nothing more is done for it on this machine"),
         Fresh::No => say!("{what} was revoked before"),
+    }
+    if what
+        .parse::<RunId>()
+        .is_ok_and(|session| sessions.open(&session).is_ok_and(|folder| folder.is_closed()))
+    {
+        say!("its result is signed already: whoever has it refuses it once their trust folder says so");
     }
     say!("others learn of it by a line `{what}` in the file `revoked` of their trust folder");
     Ok(0)

@@ -16,6 +16,7 @@ use provost::evidence::trust::Trust;
 use provost::govern::{Folder, SessionError, Sessions, Toolchain, toolchain};
 use provost::journal::Owner;
 
+pub(super) use self::carry::mandate;
 pub(super) use self::verify::verify;
 use super::setup::host;
 use crate::args::{Session, SessionCommand, SessionsArg, TrustArg};

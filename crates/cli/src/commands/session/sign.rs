@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 pub(super) fn authorize(world: &World, args: &Authorize) -> Result<u8, Failure> {
     let path = Path::new(&args.request);
     let bytes = if path.is_file() {
-        std::fs::read(path).at(path)?
+        provost::govern::read(path)?
     } else {
         sessions(world, &args.sessions)?.find(&args.request)?.request_bytes()?
     };
@@ -48,11 +48,22 @@ pub(super) fn authorize(world: &World, args: &Authorize) -> Result<u8, Failure> 
             (stated, Some(signed))
         }
     };
-    let task = args.task.as_ref().map(|task| std::fs::read(task).at(task)).transpose()?;
+    let task = args.task.as_ref().map(|task| provost::govern::read(task)).transpose()?;
     if let Some(task) = &task
         && sha256(task) != authorization.request.task
     {
-        return Err(Failure::coded(3, "the task in that file is not the one that is asked for"));
+        return Err(Failure::coded(
+            3,
+            format!(
+                "the task in that file has the SHA-256 {}; asked for is {}",
+                sha256(task),
+                authorization.request.task
+            ),
+        ));
+    }
+    if args.out.exists() && args.out != path {
+        return Err(Failure::usage(format!("`{}` is there already", args.out.display()))
+            .hint("name another file with --out; to add a signature to an authorization, give it twice: as the file and as --out"));
     }
     for line in summary(&authorization.request, task.as_deref()) {
         eprintln!("{line}");
@@ -69,7 +80,11 @@ pub(super) fn authorize(world: &World, args: &Authorize) -> Result<u8, Failure> 
     confirm(args.yes, "sign this?")?;
     let signed = sign(&authorization, signed, &signers)?;
     signed.write(&args.out)?;
-    say!("wrote `{}`, signed by {}", args.out.display(), names(&signers).join(", "));
+    say!(
+        "wrote `{}` (and SSH signatures beside it, `.sig`), signed by {}",
+        args.out.display(),
+        names(&signers).join(", ")
+    );
     Ok(0)
 }
 

@@ -16,7 +16,7 @@ use provost::evidence::replay::read_journal;
 use provost::evidence::tree::Mode;
 use provost::evidence::trust::Trust;
 use provost::evidence::verify::{Code, SessionExpectation, SessionReport, lies_within, verify_session};
-use provost::govern::{Again, Bench, Found, replay};
+use provost::govern::{Again, Bench, Found, Outer, replay};
 use provost::sandbox::Ended;
 use serde_json::json;
 use tempfile::TempDir;
@@ -57,7 +57,7 @@ pub(super) fn examine(dir: &Path, trust: &Trust, expected: &Expected<'_>) -> Res
     let read = bundle::read(dir).map_err(|error| malformed(&error.to_string()))?;
     let copy = scratch.path().join("bundle");
     read.write(&copy).map_err(Failure::internal)?;
-    let report = verify_session(
+    let mut report = verify_session(
         &copy,
         &SessionExpectation {
             trust,
@@ -71,6 +71,9 @@ pub(super) fn examine(dir: &Path, trust: &Trust, expected: &Expected<'_>) -> Res
             now_ms: now_ms(),
         },
     );
+    if expected.task.is_none() {
+        report.notes.push("the task was not held against one of yours: --task FILE does".to_owned());
+    }
     let authorization = match (&read.session, report.ok()) {
         (Some(files), true) => Some(unverified(&files.authorization).map_err(Failure::internal)?),
         _ => None,
@@ -103,7 +106,7 @@ pub(in crate::commands) fn verify(world: &World, args: &Verify, trust: &Path) ->
     let repository = Repository::discover(&args.repo).map_err(|error| {
         Failure::usage(error).hint("give --repo DIR, your own repository that has the commit")
     })?;
-    let task = args.task.as_ref().map(|task| std::fs::read(task).at(task)).transpose()?;
+    let task = args.task.as_ref().map(|task| provost::govern::read(task)).transpose()?;
     let scope = scope_of(args.scope.as_deref().unwrap_or_default())?;
     let expected = Expected {
         repository: &repository,
@@ -221,7 +224,8 @@ fn do_again(world: &World, it: &Examined, expected: &Expected<'_>, json: bool) -
     let (events, _) = read_journal(&it.bundle.journal).map_err(Failure::internal)?;
     let contents = |digest: &_| it.bundle.blobs.get(digest).cloned();
     let policy = &authorization.request.policy;
-    let all = match replay(&bench, policy, &events, &result.salt, &contents) {
+    let outer = Outer::of(expected.repository, expected.commit, expected.scope)?;
+    let all = match replay(&bench, &outer, policy, &events, &result.salt, &contents) {
         Ok(all) => all,
         Err(error) => {
             eprintln!("replay: {}", visible(&error.to_string(), Lines::Escape));
@@ -234,8 +238,13 @@ fn do_again(world: &World, it: &Examined, expected: &Expected<'_>, json: bool) -
         tell_again(again, json);
     }
     if !json {
-        let same = all.iter().filter(|again| again.found == Found::Same).count();
-        say!("done again: {} of {} left the same files", same, counted(all.len() as u64, "command"));
+        let count = |of: fn(&Found) -> bool| all.iter().filter(|again| of(&again.found)).count();
+        let (same, skipped) =
+            (count(|found| *found == Found::Same), count(|found| matches!(found, Found::Skipped(_))));
+        say!(
+            "done again: {} left the same files, {differs} others, {skipped} skipped",
+            counted(same as u64, "command")
+        );
     }
     Ok(if differs == 0 { Code::Verified } else { Code::Replay })
 }

@@ -97,6 +97,9 @@ impl Session<'_> {
         let asked = order::request(&order, &files, self.expect);
         let _ = self.check.settle_as(ClaimId::Request, asked);
         let payload = self.check.signature(&folder, std::slice::from_ref(&order.session_key))?;
+        let sole = folder.envelope().map_err(|error| error.to_string());
+        let sole = sole.and_then(|envelope| order::sole(&envelope, &order));
+        self.check.settle_as(ClaimId::Signature, sole.map_err(|why| (Code::Malformed, why)))?;
         let mut watch = Watch::new(&order.authorization);
         let read = self.check.read(folder, &payload, |event| watch.see(event))?;
         let _ = self.check.settle(ClaimId::Log, order::log(&order, &files, &read));

@@ -125,6 +125,16 @@ pub(super) fn contract(
     Ok(())
 }
 
+/// What an envelope says that the session's key signed, and nobody beside it: a bundle holds nothing that is not looked at.
+pub(super) fn sole(envelope: &[u8], order: &VerifiedAuthorization) -> Result<Vec<u8>, String> {
+    let key = std::slice::from_ref(&order.session_key);
+    let signed = dsse::verify(envelope, key).map_err(|error| error.to_string())?;
+    match dsse::open(envelope, key).map_err(|error| error.to_string())?.others.first() {
+        None => Ok(signed.payload),
+        Some(other) => Err(format!("it carries a signature beside the session's, of the key `{other}`")),
+    }
+}
+
 /// Whether the provenance is the one that follows from the result.
 pub(super) fn provenance(
     order: &VerifiedAuthorization,
@@ -132,15 +142,14 @@ pub(super) fn provenance(
     read: &Read,
 ) -> Result<(), String> {
     let name = format!("`{}/{}`", bundle::SESSION, bundle::PROVENANCE);
-    let opened = dsse::verify(&files.provenance, std::slice::from_ref(&order.session_key))
-        .map_err(|error| format!("{name}: {error}"))?;
+    let opened = sole(&files.provenance, order).map_err(|why| format!("{name}: {why}"))?;
     let origin = Origin::session(&order.authorization.request.session);
     let checkpoint = Checkpoint::verify(&files.checkpoint, &origin, &order.session_key)
         .map_err(|error| format!("it names a checkpoint that does not hold: {error}"))?;
     let expected =
         Provenance::of(&read.statement, &order.authorization, &order.payload, &checkpoint, &files.checkpoint);
     let expected = expected.to_json().map_err(|error| error.to_string())?;
-    same(&name, &opened.payload, &expected)
+    same(&name, &opened, &expected)
 }
 
 /// Whether the test result is the one that follows from the journal; `None` where none does, and none is there.
@@ -157,10 +166,9 @@ pub(super) fn test_result(
         (None, Some(_)) => return Err(format!("{name} is there, and the gate said nothing")),
         (Some(expected), Some(file)) => (expected, file),
     };
-    let opened = dsse::verify(file, std::slice::from_ref(&order.session_key))
-        .map_err(|error| format!("{name}: {error}"))?;
+    let opened = sole(file, order).map_err(|why| format!("{name}: {why}"))?;
     let expected = expected.to_json().map_err(|error| error.to_string())?;
-    same(&name, &opened.payload, &expected).map(Some)
+    same(&name, &opened, &expected).map(Some)
 }
 
 fn same(name: &str, signed: &[u8], expected: &[u8]) -> Result<(), String> {
