@@ -3,16 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use provost_core::path::RelPath;
-
-/// A name as a file system takes it that does not tell upper from lower case.
-fn folded(name: &str) -> String {
-    name.chars().flat_map(char::to_lowercase).collect()
-}
+use provost_evidence::names::folded;
 
 /// The names of a tree, for finding those that a file system might take for another.
 #[derive(Debug, Clone, Default)]
 struct Names {
-    /// Each file and folder as it is spelled, by what it is folded.
+    /// Each file and folder as it is spelled, by its name where neither case nor Unicode's forms count.
     spelled: BTreeMap<String, String>,
 }
 
@@ -22,7 +18,7 @@ impl Names {
         let text = path.as_str();
         let ends = text.match_indices('/').map(|(end, _)| end).chain([text.len()]);
         ends.map(|end| &text[..end])
-            .all(|part| self.spelled.entry(folded(part)).or_insert_with(|| part.to_owned()) == part)
+            .all(|part| self.spelled.entry(folded(part).into_owned()).or_insert_with(|| part.to_owned()) == part)
     }
 }
 
@@ -95,7 +91,8 @@ mod tests {
                 && names.take(&path("src/Lib.rs"))
                 && names.take(&path("src/main.rs"))
         );
-        for other in ["src/lib.rs", "SRC/other.rs", "Src"] {
+        assert!(names.take(&path("src/caf\u{e9}.rs")));
+        for other in ["src/lib.rs", "SRC/other.rs", "Src", "src/cafe\u{301}.rs"] {
             assert!(!names.take(&path(other)), "{other}");
         }
         assert!(names.take(&path("src/lib")));
