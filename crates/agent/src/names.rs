@@ -17,8 +17,9 @@ impl Names {
     fn take(&mut self, path: &RelPath) -> bool {
         let text = path.as_str();
         let ends = text.match_indices('/').map(|(end, _)| end).chain([text.len()]);
-        ends.map(|end| &text[..end])
-            .all(|part| self.spelled.entry(folded(part).into_owned()).or_insert_with(|| part.to_owned()) == part)
+        ends.map(|end| &text[..end]).all(|part| {
+            self.spelled.entry(folded(part).into_owned()).or_insert_with(|| part.to_owned()) == part
+        })
     }
 }
 

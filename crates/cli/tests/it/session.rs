@@ -283,3 +283,102 @@ fn the_qualification_accepts_what_it_has_to_and_refuses_the_rest() {
     assert!(rows.iter().any(|row| row["wanted"] == json!([8])));
     assert!(out.join("bundle/session/provenance.dsse.json").is_file());
 }
+
+#[test]
+fn an_authorization_is_written_under_a_bare_name_and_never_over_something_else() {
+    let it = Governed::new();
+    let (_, request) = it.ask(&[]);
+    let (request, key) = (request.display().to_string(), it.key.display().to_string());
+    let sign = |out: &str, more: &[&str]| {
+        let mut args = vec![request.as_str(), "--key", &key, "--yes", "-o", out];
+        args.extend(more);
+        it.session("authorize", &args)
+    };
+    let _ = sign("a.json", &[]).code(0);
+    assert!(it.env.at("a.json").is_file() && it.env.at("a.json.sig").is_file());
+    fs::write(it.env.at("precious"), "mine").unwrap();
+    let _ = sign("precious", &[]).code(2).says("is there already");
+    assert_eq!(fs::read_to_string(it.env.at("precious")).unwrap(), "mine");
+    // A second authority signs the same bytes.
+    let second = it.env.at("second");
+    keygen(&it.env, &second);
+    let second = second.display().to_string();
+    let _ = it.session("authorize", &["a.json", "--key", &second, "--yes", "-o", "a.json"]).code(0);
+    assert!(it.env.at("a.json.2.sig").is_file());
+    let envelope: Value = serde_json::from_slice(&fs::read(it.env.at("a.json")).unwrap()).unwrap();
+    assert_eq!(envelope["signatures"].as_array().unwrap().len(), 2);
+}
+
+/// Builds, writes the same file twice, leaves behind what git ignores above the scope.
+fn untidy() -> Value {
+    json!({ "steps": [
+        call("write_file", &json!({ "path": "notes.txt", "content": "one\n" })),
+        call("exec", &json!({ "argv": ["sh", "-c", "mkdir -p target/debug && echo o > target/debug/x.o && echo l > run.log"] })),
+        call("read_file", &json!({ "path": "notes.txt" })),
+        call("edit_file", &json!({ "path": "notes.txt", "old": "one", "new": "two" })),
+        call("exec", &json!({ "argv": ["sh", "-c", "echo three >> notes.txt"] })),
+        call("read_file", &json!({ "path": "src/lib.rs" })),
+        call("edit_file", &json!({ "path": "src/lib.rs", "old": "left - right", "new": "left + right" })),
+        call("submit", &json!({ "summary": "mended" })),
+    ] })
+}
+
+#[test]
+fn what_is_ignored_above_the_scope_and_what_builds_leave_is_no_part_and_each_step_is_done_again() {
+    let it = Governed::playing(&untidy());
+    let repo = &it.package.repo;
+    fs::remove_file(repo.path.join("package/.gitignore")).unwrap();
+    repo.write(".gitignore", "*.log\n");
+    // A file that the rules leave out and the commit holds is part of it all the same.
+    repo.write("package/kept.log", "kept\n");
+    repo.git(&["add", "-f", "package/kept.log"]);
+    let commit = repo.commit();
+    let bundle = it.env.at("bundle");
+    let _ = it.own(&["-o", &bundle.display().to_string()]).code(0);
+    let patch = fs::read_to_string(bundle.join("changes.patch")).unwrap();
+    assert!(
+        patch.contains("notes.txt") && !patch.contains("run.log") && !patch.contains("target"),
+        "{patch}"
+    );
+    let trust = it.env.at("config/provost/trust").display().to_string();
+    let (dir, path) = (bundle.display().to_string(), repo.path.display().to_string());
+    let task = it.task.display().to_string();
+    let verify = |more: &[&str]| {
+        let mut args = vec![
+            "verify", &dir, "--repo", &path, "--rev", &commit, "--scope", "package/", "--task", &task,
+            "--trust", &trust,
+        ];
+        args.extend(more);
+        it.env.provost(args)
+    };
+    let again = verify(&["--replay", "--test"]).code(0);
+    assert!(again.stdout.contains("2 commands left the same files, 0 others"), "{again}");
+    // A recipient's key alone is no trust in who ordered it.
+    let key = it.env.public_key().display().to_string();
+    let _ = it.env.provost(["verify", &dir, "--key", &key, "--repo", &path]).code(2).says("--trust");
+    // What a step left is looked at like everything else.
+    let blob = fs::read_dir(bundle.join("blobs")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&blob, "other").unwrap();
+    let refused = verify(&["--json"]).code(8).last();
+    assert_eq!(refused["code"], 16, "{refused}");
+}
+
+#[test]
+fn a_session_is_taken_up_by_its_runs_name_only_as_long_as_it_is_authorized() {
+    let fault = json!({ "status": 500, "times": 100 });
+    let mut script = script();
+    script["steps"][1]["fault"] = fault;
+    let it = Governed::playing(&script);
+    let _ = it.trust();
+    let (session, request) = it.ask(&[]);
+    let authorization = it.authorize(&request, &[]);
+    let _ =
+        it.session("prepare", &[&session, "--authorization", &authorization.display().to_string()]).code(0);
+    let _ = it.session("run", &[&session]).code(6);
+    // The control: it may go on, and gets no farther.
+    let _ = it.env.provost(["resume", &session]).code(6);
+    let _ = it.session("revoke", &[&session, "--why", "no longer wanted"]).code(0);
+    let asked = it.requests();
+    let _ = it.env.provost(["resume", &session]).code(3).says("no longer wanted");
+    assert_eq!(it.requests(), asked);
+}

@@ -3,9 +3,11 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use provost_evidence::dsse;
 use provost_evidence::verify::{ClaimId, Code, SessionReport};
 
 use super::scene::{Scene, assert_refused, assert_taken};
+use crate::session::key;
 
 fn with(scene: &Scene, tamper: impl FnOnce(&Path)) -> SessionReport {
     let dir = scene.bundle();
@@ -109,4 +111,26 @@ fn i7_any_changed_byte_of_a_session_is_found() {
         std::fs::write(&path, &good).unwrap();
     }
     assert_taken(&scene.verify(&dir));
+}
+
+/// A bundle carries nothing that nobody looks at: no signature beside the session's on what its key alone signs.
+#[test]
+fn a_signature_beside_the_sessions_is_refused() {
+    let scene = Scene::new();
+    for (name, claim) in [
+        ("result.dsse.json", ClaimId::Signature),
+        ("session/provenance.dsse.json", ClaimId::Provenance),
+        ("session/test-result.dsse.json", ClaimId::TestResult),
+    ] {
+        let report = with(&scene, |dir| {
+            let file = dir.join(name);
+            let payload = dsse::open(&std::fs::read(&file).unwrap(), &[]).unwrap().payload;
+            let both = dsse::sign(dsse::IN_TOTO, &payload, &[&scene.run.key, &key(99)]).unwrap();
+            std::fs::write(&file, both).unwrap();
+        });
+        let (found, why) = report.report.first_failure().unwrap();
+        assert_eq!(found, claim, "{name}: {why}");
+        assert!(why.contains("beside the session's"), "{name}: {why}");
+    }
+    assert_taken(&with(&scene, |_| ()));
 }
