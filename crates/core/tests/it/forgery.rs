@@ -230,6 +230,9 @@ fn is_bound(first: &Body, second: &Body) -> bool {
     let awaited = !folds
         && matches!(first, Body::CallInvalid(_) | Body::ActFinished(_) | Body::Note(_))
         && matches!(second, Body::ModelAnswered(_) | Body::ModelFailed(_));
+    // What a driver asked that was killed is charged by the next one, before it says anything or after.
+    let charged = matches!((first, second), (Body::Note(_), Body::ModelFailed(_)));
+    let awaited = awaited && !charged;
     // A background command dials before the act that starts it is over, and after.
     let dials_on = match (first, second) {
         // Any other command that is done says how it exited.
