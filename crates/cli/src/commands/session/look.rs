@@ -64,7 +64,7 @@ pub(super) async fn show(world: &World, args: SessionName) -> Result<u8, Failure
         say!("");
         let path = folder.result().join("changes.patch");
         let patch = std::fs::read(&path).at(&path)?;
-        let lines = patch.iter().filter(|byte| **byte == b'\n').count();
+        let lines = patch.split(|byte| *byte == b'\n').count();
         if lines <= PATCH_LINES {
             put_patch(&patch);
         } else {
