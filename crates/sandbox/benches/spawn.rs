@@ -1,11 +1,11 @@
 //! What containment adds to a spawn of a program that does nothing: `cargo bench -p provost-sandbox`, or `-- 30` for
 //! fewer rounds, or `-- 30 R3` for one kind beside `plain`.
 //!
-//! Each round starts each kind once, so that a busy machine shows in all of them alike. `plain` is std's own spawn
-//! (posix_spawn) and wait, without any supervisor, capture or record; `bwrap` is bubblewrap with the namespaces that R3
-//! has, likewise without. Then all of it again with 512 MB touched in this process. It asserts no duration.
+//! Each kind takes turns with `plain`, so that a busy machine shows in both alike, and what the kernel still has to take
+//! away of one kind's namespaces is not in the way of another's. `plain` is std's own spawn (posix_spawn) and wait,
+//! without any supervisor, capture or record; `bwrap` is bubblewrap with the namespaces that R3 has, likewise without.
+//! Then all of it again with 512 MB touched in this process. It asserts no duration.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -181,27 +181,18 @@ fn touched() -> Vec<u8> {
     heap
 }
 
+/// Each kind in turn with `plain`, which comes first.
 fn table(kinds: &[Kind], rounds: usize) {
-    let mut times: BTreeMap<usize, Vec<Duration>> = BTreeMap::new();
-    for round in 0..rounds + 3 {
-        for (n, kind) in kinds.iter().enumerate() {
-            let took = time(&kind.start);
-            // The first rounds start the launchers and fill the caches.
-            if round >= 3 {
-                times.entry(n).or_default().push(took);
-            }
-        }
-    }
     println!("| kind | least ms | p50 ms | p90 ms | p50 over plain |");
     println!("| --- | --- | --- | --- | --- |");
-    let mut plain = 0.0;
-    for (n, times) in times {
-        let times = sorted(times);
-        if n == 0 {
-            plain = at(&times, 50);
-        }
+    let plain = &kinds[0];
+    for kind in kinds {
+        // The first rounds start the launcher and fill the caches.
+        let rounds = (0..rounds + 3).map(|_| (time(&plain.start), time(&kind.start))).skip(3);
+        let (beside, times): (Vec<_>, Vec<_>) = rounds.unzip();
+        let (beside, times) = (sorted(beside), sorted(times));
         let (least, p50, p90) = (at(&times, 0), at(&times, 50), at(&times, 90));
-        println!("| {} | {least:.2} | {p50:.2} | {p90:.2} | {:+.2} |", kinds[n].name, p50 - plain);
+        println!("| {} | {least:.2} | {p50:.2} | {p90:.2} | {:+.2} |", kind.name, p50 - at(&beside, 50));
     }
 }
 
