@@ -1,7 +1,7 @@
 //! A lease that is kept alive while it is held, and given back. What keeps it alive also fetches the letters.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use provost_core::id::RunId;
@@ -95,9 +95,15 @@ impl Held {
     }
 }
 
-/// This process, as a lease names it.
+/// This process, as a lease names it. It does not change, so the host is asked once.
 pub(crate) fn this_process() -> Result<Owner, RunError> {
-    Owner::this_process().map_err(|error| RunError::Internal(format!("who this process is: {error}")))
+    static THIS: OnceLock<Owner> = OnceLock::new();
+    if let Some(owner) = THIS.get() {
+        return Ok(owner.clone());
+    }
+    let owner =
+        Owner::this_process().map_err(|error| RunError::Internal(format!("who this process is: {error}")))?;
+    Ok(THIS.get_or_init(|| owner).clone())
 }
 
 /// What the heartbeat's thread has.

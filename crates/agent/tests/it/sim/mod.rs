@@ -276,15 +276,32 @@ impl Sim {
     }
 }
 
-/// All crashes of depth two of one scenario, or as many as are wanted. Says how many schedules that was.
-fn explore(seed: u64, most: u64) -> u64 {
+/// How much was tried.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tried {
+    /// Crashes, or pairs of them.
+    schedules: u64,
+    /// Runs that were taken up: those of the schedules that are not the one before over again, by what they leave to a
+    /// driver.
+    driven: u64,
+}
+
+impl Tried {
+    fn add(&mut self, schedules: u64) {
+        self.schedules += schedules;
+        self.driven += 1;
+    }
+}
+
+/// All crashes of depth two of one scenario, or as many as are wanted.
+fn explore(seed: u64, most: u64) -> Tried {
     let sim = Sim::new(seed);
     let say = |first: &str, second: &str| {
         if std::thread::panicking() {
             eprintln!("PROVOST_SIM_SEED={seed}: crashed {first}, then {second}");
         }
     };
-    let mut schedules = 0;
+    let mut tried = Tried::default();
     sim.world.keep(Keep::Points);
     let over = sim.drive();
     assert!(!over.may_differ || sim.scenario.expires, "seed {seed}: nothing was cut short");
@@ -299,11 +316,11 @@ fn explore(seed: u64, most: u64) -> u64 {
             assert_eq!(over.end, whole, "seed {seed}, crashed {}", first.what);
         }
         lies = over.left();
-        schedules += 1;
+        tried.add(first.times);
         sim.world.keep(Keep::Nothing);
         for second in sim.world.take_points() {
-            if schedules >= most {
-                return schedules;
+            if tried.schedules >= most {
+                return tried;
             }
             sim.world.restore(&second, &lies);
             let _told = OnFailure(|| say(first.what, second.what));
@@ -313,10 +330,10 @@ fn explore(seed: u64, most: u64) -> u64 {
                 assert_eq!(over.end, whole, "seed {seed}, crashed {first}, then {second}");
             }
             lies = over.left();
-            schedules += 1;
+            tried.add(first.times * second.times);
         }
     }
-    schedules
+    tried
 }
 
 /// Says where it happened when a test fails within.
@@ -332,16 +349,17 @@ impl<F: Fn()> Drop for OnFailure<F> {
 fn explore_from(first: u64, stride: u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     if let Some(seed) = number("PROVOST_SIM_SEED") {
-        println!("seed {seed}: {} schedules", explore(seed, u64::MAX));
+        println!("seed {seed}: {:?}", explore(seed, u64::MAX));
         return;
     }
-    let wanted = number("PROVOST_SIM_SCHEDULES").unwrap_or(25_000);
-    let (mut seed, mut schedules) = (first, 0);
-    while schedules < wanted {
-        schedules += explore(seed, wanted - schedules);
+    let wanted = number("PROVOST_SIM_SCHEDULES").unwrap_or(30_000);
+    let (mut seed, mut tried) = (first, Tried::default());
+    while tried.schedules < wanted {
+        let Tried { schedules, driven } = explore(seed, wanted - tried.schedules);
+        tried = Tried { schedules: tried.schedules + schedules, driven: tried.driven + driven };
         seed += stride;
     }
-    println!("{schedules} schedules of the seeds {first} to {seed} in steps of {stride}");
+    println!("{tried:?} of the seeds {first} to {seed} in steps of {stride}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use provost_journal::{Head, Letter, Salt};
 use provost_sandbox::ExitRecord;
 
 /// What a supervisor left of a command.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Left {
     /// It was let go, and nothing says how it ended.
     Nothing,
@@ -65,6 +65,21 @@ impl State {
             clock_ms: BEGINNING,
         }
     }
+
+    /// Whether nothing but the time has changed. The journal's head stands for its events; blobs are only ever added.
+    fn is_as(&self, other: &Self) -> bool {
+        let Self { run, salt: _, events, blobs, head, generation, left, ran, letters, billed, clock_ms: _ } =
+            self;
+        *run == other.run
+            && *head == other.head
+            && events.len() == other.events.len()
+            && blobs.len() == other.blobs.len()
+            && *generation == other.generation
+            && *left == other.left
+            && *ran == other.ran
+            && *letters == other.letters
+            && *billed == other.billed
+    }
 }
 
 /// A file of the workspace.
@@ -87,10 +102,19 @@ pub(crate) struct Tree {
 #[derive(Clone)]
 pub(crate) struct Point {
     pub(crate) what: &'static str,
+    /// How many points in a row are this one: what is after one write is mostly what is before the next.
+    pub(crate) times: u64,
     state: State,
     files: Files,
     /// What lies beside the journal of the request that is under way.
     asking: Option<Vec<u8>>,
+}
+
+impl Point {
+    /// Whether nothing but the time has changed.
+    fn is_as(&self, state: &State, files: &Files, asking: Option<&[u8]>) -> bool {
+        self.state.is_as(state) && self.files == *files && self.asking.as_deref() == asking
+    }
 }
 
 /// Whether points are kept.
@@ -157,8 +181,11 @@ impl World {
         }
         let (files, asking) = (self.tree().files, self.asking());
         let mut inner = self.inner();
-        let point = Point { what, state: inner.state.clone(), files, asking };
-        inner.points.push(point);
+        let Inner { state, points, .. } = &mut *inner;
+        match points.last_mut().filter(|last| last.is_as(state, &files, asking.as_deref())) {
+            Some(last) => last.times += 1,
+            None => points.push(Point { what, times: 1, state: state.clone(), files, asking }),
+        }
     }
 
     /// Passes a point at which an act of several files is done in part: each choice of some of them is a point.
@@ -196,7 +223,7 @@ impl World {
                 }
             }
             let (state, asking) = (state.clone(), asking.clone());
-            self.inner().points.push(Point { what: "within a write", state, files, asking });
+            self.inner().points.push(Point { what: "within a write", times: 1, state, files, asking });
         }
     }
 
