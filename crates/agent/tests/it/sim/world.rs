@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) left: BTreeMap<ActId, Left>,
     pub(crate) ran: Vec<Ran>,
     pub(crate) letters: Vec<Letter>,
+    /// The acts that somebody answered by letter.
+    pub(crate) answered: BTreeSet<ActId>,
     /// Tokens that the vendors charge, whether or not their answers came.
     pub(crate) billed: u64,
     pub(crate) clock_ms: u64,
@@ -61,6 +63,7 @@ impl State {
             left: BTreeMap::new(),
             ran: Vec::new(),
             letters: Vec::new(),
+            answered: BTreeSet::new(),
             billed: 0,
             clock_ms: BEGINNING,
         }
@@ -68,8 +71,20 @@ impl State {
 
     /// Whether nothing but the time has changed. The journal's head stands for its events; blobs are only ever added.
     fn is_as(&self, other: &Self) -> bool {
-        let Self { run, salt: _, events, blobs, head, generation, left, ran, letters, billed, clock_ms: _ } =
-            self;
+        let Self {
+            run,
+            salt: _,
+            events,
+            blobs,
+            head,
+            generation,
+            left,
+            ran,
+            letters,
+            answered,
+            billed,
+            clock_ms: _,
+        } = self;
         *run == other.run
             && *head == other.head
             && events.len() == other.events.len()
@@ -78,6 +93,7 @@ impl State {
             && *left == other.left
             && *ran == other.ran
             && *letters == other.letters
+            && *answered == other.answered
             && *billed == other.billed
     }
 }
