@@ -4,7 +4,7 @@ use provost_agent::{Ending, Interrupt, Order, Runtime, Session};
 use provost_core::contract::Contract;
 use provost_core::session::Request;
 use provost_evidence::canonical::sha256;
-use provost_journal::StoreError;
+use provost_journal::{Store, StoreError};
 
 use crate::SessionError;
 use crate::folder::Folder;
@@ -34,24 +34,30 @@ pub fn order_of(folder: &Folder, request: &Request) -> Result<Order, SessionErro
     })
 }
 
-/// Begins the session's run, or goes on with it, until it is over or pauses. A run that is over is not begun again, and
-/// nobody is asked anything for it.
-pub async fn carry_out(
+/// Whether anything of the session's run is on record.
+pub async fn has_begun(store: &dyn Store, folder: &Folder) -> Result<bool, SessionError> {
+    match store.events(folder.session(), 0).await {
+        Ok(events) => Ok(!events.is_empty()),
+        Err(StoreError::NoSuchRun { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Begins the session's run, and drives it until it is over or pauses.
+pub async fn begin(
     runtime: &Runtime,
     folder: &Folder,
     prepared: &Prepared,
     interrupt: Interrupt,
 ) -> Result<Ending, SessionError> {
-    let run = folder.session().clone();
-    let begun = match runtime.store.events(&run, 0).await {
-        Ok(events) => !events.is_empty(),
-        Err(StoreError::NoSuchRun { .. }) => false,
-        Err(error) => return Err(error.into()),
-    };
-    if begun {
-        return Ok(runtime.resume(&run, &[], interrupt).await?);
-    }
     let order = order_of(folder, &prepared.authorization.request)?;
+    let run = folder.session().clone();
     let session = Session { run, authorized: prepared.authorization.fact(prepared.payload) };
     Ok(runtime.start_session(order, session, interrupt).await?)
+}
+
+/// Goes on with a session's run that has begun, until it is over or pauses. One that is over is not begun again, and nobody
+/// is asked anything for it.
+pub async fn go_on(runtime: &Runtime, folder: &Folder, interrupt: Interrupt) -> Result<Ending, SessionError> {
+    Ok(runtime.resume(folder.session(), &[], interrupt).await?)
 }

@@ -1,6 +1,6 @@
 //! Governed sessions: a signed order in, a patch with proof out.
 //!
-//! An author asks ([`propose`]), an authority signs exactly that, a runner carries it out ([`prepare`], [`carry_out`]), and
+//! An author asks ([`propose`]), an authority signs exactly that, a runner carries it out ([`prepare`], [`begin`], [`go_on`]), and
 //! a recipient who trusts none of the machines in between verifies the result with `provost-evidence`. A session is one
 //! run of the ordinary kind, in the ordinary store; what is added here is what it is bound to.
 
@@ -26,10 +26,10 @@ use provost_evidence::git::GitError;
 use provost_journal::StoreError;
 
 pub use accept::{Accept, Accepted, accept};
-pub use carry::{carry_out, order_of};
+pub use carry::{begin, go_on, has_begun, order_of};
 pub use close::{close, give_out};
 pub use folder::{Folder, Fresh, Sessions, SignedFile, Whereabouts, read};
-pub use mandate::Revocations;
+pub use mandate::{Revocations, taking_up};
 pub use prepare::{Prepared, Runner, check, prepare};
 pub use replay::{Again, Found, Outer, replay};
 pub use request::{Ask, JUDGES, LAYER, TASK_LIMIT, propose};
@@ -45,6 +45,12 @@ pub enum SessionError {
     /// What an authority signed does not allow it.
     #[error("not authorized: {0}")]
     NotAuthorized(String),
+    /// What an authority signed was taken back.
+    #[error("not authorized: {0}")]
+    Revoked(String),
+    /// The time of what an authority signed is over.
+    #[error("not authorized: {0}")]
+    Expired(String),
     /// The authorization was used already.
     #[error("the authorization was used by session `{by}`; it is good for one session and no other")]
     Spent {
@@ -139,7 +145,11 @@ impl SessionError {
             | Self::File { .. }
             | Self::Bundle(_)
             | Self::Git(_) => 2,
-            Self::NotAuthorized(_) | Self::Spent { .. } | Self::Unauthorized(_) => 3,
+            Self::NotAuthorized(_)
+            | Self::Revoked(_)
+            | Self::Expired(_)
+            | Self::Spent { .. }
+            | Self::Unauthorized(_) => 3,
             Self::KeyGone(_) | Self::Seal(_) => 8,
             Self::Run(error) => error.exit_code(),
             Self::Export(error) => error.exit_code(),

@@ -1,13 +1,45 @@
 //! Whether a session may go on: asked before each step and each act of its run.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use provost_agent::Mandate;
+use provost_agent::{Mandate, Standing};
 use provost_evidence::authorization;
 use provost_evidence::trust::Trust;
 
-use crate::folder::{Sessions, SignedFile};
-use crate::prepare::Prepared;
+use crate::SessionError;
+use crate::folder::{Folder, Sessions, SignedFile};
+use crate::prepare::{Prepared, Runner, check};
+
+/// Who says whether a session that has begun may go on, for whoever takes it up.
+///
+/// One that was revoked, or whose time is over, while nobody drove it is taken up too: once, and only to be closed. The run
+/// ends by that, as it would have had a driver been there. What is refused for any other reason, such as a trust folder
+/// that does not know who signed, is an error and leaves the session as it is: the folder may be the wrong one.
+pub fn taking_up(
+    sessions: &Sessions,
+    folder: &Folder,
+    signed: &SignedFile,
+    trust: PathBuf,
+    runner: &Runner<'_>,
+) -> Result<Arc<dyn Mandate>, SessionError> {
+    match check(sessions, folder, signed, runner) {
+        Ok(prepared) => Ok(Arc::new(Revocations::of(sessions, trust, signed, &prepared))),
+        Err(SessionError::Revoked(why)) => Ok(Arc::new(TakenBack(why))),
+        // The driver looks at the time itself.
+        Err(SessionError::Expired(_)) => Ok(Arc::new(Standing)),
+        Err(error) => Err(error),
+    }
+}
+
+/// It was revoked before it was taken up.
+struct TakenBack(String);
+
+impl Mandate for TakenBack {
+    fn revoked(&self) -> Option<String> {
+        Some(self.0.clone())
+    }
+}
 
 /// Revocations on this machine and in the trust folder, looked up anew each time.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use std::io;
 use provost_core::contract::Source;
 use provost_core::digest::Digest;
 use provost_core::session::{Authorization, Request};
-use provost_evidence::authorization;
+use provost_evidence::authorization::{self, AuthorizationError};
 use provost_evidence::git::Repository;
-use provost_evidence::trust::Trust;
+use provost_evidence::trust::{Distrust, Trust};
 
 use crate::carry::order_of;
 use crate::folder::{Folder, Sessions, SignedFile, at, sync};
@@ -46,9 +46,20 @@ pub fn check(
     runner: &Runner<'_>,
 ) -> Result<Prepared, SessionError> {
     let verified = authorization::verify(&signed.bytes, &signed.signatures, runner.trust, runner.now_ms)
-        .map_err(|error| match error.code() {
-            10 => SessionError::Refused(error.to_string()),
-            _ => SessionError::NotAuthorized(error.to_string()),
+        .map_err(|error| {
+            let words = error.to_string();
+            match error {
+                AuthorizationError::Expired { .. } => SessionError::Expired(words),
+                AuthorizationError::Revoked { .. } => SessionError::Revoked(words),
+                // Too few are left of those who signed it.
+                AuthorizationError::NotEnough { others, .. }
+                    if others.iter().any(|(_, why)| *why == Distrust::Revoked) =>
+                {
+                    SessionError::Revoked(words)
+                }
+                error if error.code() == 10 => SessionError::Refused(words),
+                _ => SessionError::NotAuthorized(words),
+            }
         })?;
     order_of(folder, &verified.authorization.request)?;
     let refuse = |why: String| Err(SessionError::NotAuthorized(why));
@@ -67,10 +78,10 @@ pub fn check(
     }
     let payload = verified.payload.to_string();
     if let Some(why) = sessions.revoked(&[request.session.as_str(), &payload])? {
-        return refuse(format!(
+        return Err(SessionError::Revoked(format!(
             "it is revoked: {}",
             if why.is_empty() { "no reason is given" } else { &why }
-        ));
+        )));
     }
     if let Some(expected) = request.toolchain {
         let found = runner.toolchain.digest()?;

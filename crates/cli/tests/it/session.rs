@@ -1,7 +1,10 @@
 //! Governed sessions by the command line: from what is asked for to a branch that holds the result.
 
+mod lapsed;
+
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
@@ -133,6 +136,11 @@ impl Governed {
     fn requests(&self) -> usize {
         fs::read_to_string(self.model.log()).unwrap_or_default().lines().count()
     }
+}
+
+/// Milliseconds since the Unix epoch.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
 }
 
 pub(crate) fn keygen(env: &TestEnvironment, key: &Path) {
@@ -361,24 +369,4 @@ fn what_is_ignored_above_the_scope_and_what_builds_leave_is_no_part_and_each_ste
     fs::write(&blob, "other").unwrap();
     let refused = verify(&["--json"]).code(8).last();
     assert_eq!(refused["code"], 16, "{refused}");
-}
-
-#[test]
-fn a_session_is_taken_up_by_its_runs_name_only_as_long_as_it_is_authorized() {
-    let fault = json!({ "status": 500, "times": 100 });
-    let mut script = script();
-    script["steps"][1]["fault"] = fault;
-    let it = Governed::playing(&script);
-    let _ = it.trust();
-    let (session, request) = it.ask(&[]);
-    let authorization = it.authorize(&request, &[]);
-    let _ =
-        it.session("prepare", &[&session, "--authorization", &authorization.display().to_string()]).code(0);
-    let _ = it.session("run", &[&session]).code(6);
-    // The control: it may go on, and gets no farther.
-    let _ = it.env.provost(["resume", &session]).code(6);
-    let _ = it.session("revoke", &[&session, "--why", "no longer wanted"]).code(0);
-    let asked = it.requests();
-    let _ = it.env.provost(["resume", &session]).code(3).says("no longer wanted");
-    assert_eq!(it.requests(), asked);
 }

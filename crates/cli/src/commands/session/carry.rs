@@ -12,8 +12,8 @@ use provost::core::session::Authorization;
 use provost::evidence::signer::Signer;
 use provost::evidence::ssh;
 use provost::govern::{
-    Folder, Fresh, Revocations, Runner, SessionError, Sessions, SignedFile, carry_out, check, close,
-    give_out, prepare as make_ready,
+    Folder, Fresh, Revocations, Runner, SessionError, Sessions, SignedFile, begin, check, close, give_out,
+    go_on as take_up, has_begun, prepare as make_ready, taking_up,
 };
 
 use super::ask::ask;
@@ -151,13 +151,20 @@ async fn go_on(
         // What is over is closed whatever the time is: nothing begins any more.
         Ending::Over(finished)
     } else {
-        let prepared =
-            with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
         let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
         runtime.pace = args.pace.pace.unwrap_or_default();
         let trust = world.trust_path(args.trust.trust.as_deref())?;
-        runtime.mandate = Arc::new(Revocations::of(sessions, trust, &signed, &prepared));
-        carry_out(&runtime, folder, &prepared, interrupt()?).await?
+        if has_begun(place.store.as_ref(), folder).await? {
+            runtime.mandate = with_runner(world, folder, &args.trust, |runner| {
+                taking_up(sessions, folder, &signed, trust, runner)
+            })?;
+            take_up(&runtime, folder, interrupt()?).await?
+        } else {
+            let prepared =
+                with_runner(world, folder, &args.trust, |runner| check(sessions, folder, &signed, runner))?;
+            runtime.mandate = Arc::new(Revocations::of(sessions, trust, &signed, &prepared));
+            begin(&runtime, folder, &prepared, interrupt()?).await?
+        }
     };
     let code = output.ended(&place, folder.session(), &ending, None).await?;
     if matches!(ending, Ending::Paused(_)) {
@@ -188,7 +195,6 @@ pub(in crate::commands) fn mandate(world: &World, run: &RunId) -> Result<Arc<dyn
     let folder = sessions.open(run)?;
     let signed = folder.authorization()?.ok_or_else(|| SessionError::Unauthorized(run.clone()))?;
     let args = TrustArg { trust: named("PROVOST_TRUST"), runner: world.var("PROVOST_RUNNER") };
-    let prepared = with_runner(world, &folder, &args, |runner| check(&sessions, &folder, &signed, runner))?;
     let trust = world.trust_path(args.trust.as_deref())?;
-    Ok(Arc::new(Revocations::of(&sessions, trust, &signed, &prepared)))
+    with_runner(world, &folder, &args, |runner| taking_up(&sessions, &folder, &signed, trust, runner))
 }

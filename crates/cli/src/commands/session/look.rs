@@ -88,7 +88,7 @@ pub(super) async fn log(world: &World, args: SessionName) -> Result<u8, Failure>
 /// How a session stands.
 enum Standing {
     Asked,
-    Revoked(String),
+    Revoked { why: String, begun: bool },
     Prepared,
     Begun(&'static str),
     Over(Outcome),
@@ -99,7 +99,7 @@ impl Standing {
     fn word(&self) -> &'static str {
         match self {
             Self::Asked => "asked",
-            Self::Revoked(_) => "revoked",
+            Self::Revoked { .. } => "revoked",
             Self::Prepared => "prepared",
             Self::Begun(_) => "begun",
             Self::Over(_) => "over",
@@ -110,8 +110,12 @@ impl Standing {
     fn words(&self) -> String {
         match self {
             Self::Asked => "nobody has signed it".to_owned(),
-            Self::Revoked(why) if why.is_empty() => "revoked".to_owned(),
-            Self::Revoked(why) => format!("revoked: {}", visible(why, Lines::Escape)),
+            Self::Revoked { why, begun } => {
+                let why =
+                    if why.is_empty() { String::new() } else { format!(": {}", visible(why, Lines::Escape)) };
+                let left = if *begun { "; `provost session run` closes it" } else { "" };
+                format!("revoked{why}{left}")
+            }
             Self::Prepared => "authorized and prepared, not begun".to_owned(),
             Self::Begun(pause) => format!("begun, not over ({pause})"),
             Self::Over(outcome) => format!("{outcome}; its result is not signed yet"),
@@ -123,7 +127,10 @@ impl Standing {
     }
 
     fn has_run(&self) -> bool {
-        matches!(self, Self::Begun(_) | Self::Over(_) | Self::Closed(Some(_)))
+        matches!(
+            self,
+            Self::Begun(_) | Self::Over(_) | Self::Closed(Some(_)) | Self::Revoked { begun: true, .. }
+        )
     }
 }
 
@@ -146,8 +153,9 @@ async fn standing(world: &World, sessions: &Sessions, folder: &Folder) -> Result
     if folder.is_closed() {
         return Ok(Standing::Closed(outcome));
     }
-    if let Some(why) = sessions.revoked(&[folder.session().as_str()])? {
-        return Ok(Standing::Revoked(why));
+    let revoked = sessions.revoked(&[folder.session().as_str()])?;
+    if let (Some(why), None) = (revoked, outcome) {
+        return Ok(Standing::Revoked { why, begun: state.is_some() });
     }
     Ok(match (&state, outcome) {
         (_, Some(outcome)) => Standing::Over(outcome),
