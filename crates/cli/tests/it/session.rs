@@ -1,6 +1,7 @@
 //! Governed sessions by the command line: from what is asked for to a branch that holds the result.
 
 mod lapsed;
+mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};
