@@ -10,8 +10,8 @@ use provost_core::state::{Next, Violation};
 use crate::driver::Driver;
 use crate::error::RunError;
 
-/// Knows whether the authorization that a run is under was revoked. It is asked before each step and each act, and of no run
-/// without an authorization.
+/// Knows whether the authorization that a run is under was revoked. It is asked before each step and each act, and twice a
+/// second while something is under way, from a thread of its own: it may block for as long.
 pub trait Mandate: Send + Sync {
     /// Who or what revoked it, if anybody has: it is put on record, and the run ends.
     fn revoked(&self) -> Option<String>;
