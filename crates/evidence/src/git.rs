@@ -417,6 +417,11 @@ impl Repository {
             .collect()
     }
 
+    /// The files that [`export`](Self::export) would write, or why it would refuse to. Nothing is written.
+    pub fn exportable(&self, commit: &str, scope: &RelPath) -> Result<Vec<CommitEntry>, GitError> {
+        export::exportable(self, commit, scope).map(|found| found.entries)
+    }
+
     /// Writes the files of a commit beneath `scope` into the new or empty folder `into`, from objects alone: no filter,
     /// attribute, hook or checkout is involved, and nothing uncommitted is in it.
     ///

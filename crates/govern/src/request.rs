@@ -125,22 +125,18 @@ pub fn propose(ask: Ask<'_>, at_ms: u64) -> Result<(Request, SigningKey), Sessio
     Ok((request, key))
 }
 
-/// The files of the subtree, each with its SHA-256; read by object id, and checked against it.
+/// The files of the subtree, each with its SHA-256; read by object id, and checked against it. What cannot be written out is
+/// refused before anybody signs it.
 fn entries(
     repository: &Repository,
     commit: &str,
     scope: &RelPath,
 ) -> Result<Vec<(TreeEntry, Digest)>, SessionError> {
-    let found = repository.commit_entries(commit, scope)?;
-    if let Some(path) = found.submodules.first() {
-        return Err(SessionError::Refused(format!(
-            "`{path}` is a submodule: a session works on one repository's files; choose a scope without it"
-        )));
-    }
-    let ids: Vec<String> = found.entries.iter().map(|entry| entry.oid.clone()).collect();
+    let found = repository.exportable(commit, scope)?;
+    let ids: Vec<String> = found.iter().map(|entry| entry.oid.clone()).collect();
     let mut entries = Vec::with_capacity(ids.len());
     repository.each_blob(&ids, |place, content| {
-        let entry = &found.entries[place];
+        let entry = &found[place];
         let (path, mode) = (entry.path.clone(), entry.mode);
         entries.push((TreeEntry { path, mode, oid: BlobOid::of(&content) }, sha256(&content)));
         Ok(())

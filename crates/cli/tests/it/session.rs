@@ -4,6 +4,7 @@ mod accept;
 mod gates;
 mod inside;
 mod lapsed;
+mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};

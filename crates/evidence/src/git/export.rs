@@ -12,12 +12,18 @@ use provost_core::path::RelPath;
 use super::{CommitEntry, GitError, ObjectFormat, Repository, io_at};
 use crate::tree::{BlobOid, Mode, TreeEntry, hex, tree_digest};
 
-pub(super) fn export(
+/// The files of a commit that can all be written out, and where its links lead.
+pub(super) struct Exportable {
+    pub(super) entries: Vec<CommitEntry>,
+    links: Vec<(RelPath, Vec<u8>)>,
+}
+
+/// Looks at everything that is to be written, and writes nothing.
+pub(super) fn exportable(
     repository: &Repository,
     commit: &str,
     scope: &RelPath,
-    into: &Path,
-) -> Result<Vec<CommitEntry>, GitError> {
+) -> Result<Exportable, GitError> {
     let found = repository.commit_entries(commit, scope)?;
     if let Some(path) = found.submodules.into_iter().next() {
         return Err(GitError::Submodule(path));
@@ -29,8 +35,18 @@ pub(super) fn export(
     }
     let links = check_links(repository, &found.entries)?;
     check_tree(repository, &found.tree, &found.entries)?;
+    Ok(Exportable { entries: found.entries, links })
+}
+
+pub(super) fn export(
+    repository: &Repository,
+    commit: &str,
+    scope: &RelPath,
+    into: &Path,
+) -> Result<Vec<CommitEntry>, GitError> {
+    let Exportable { entries, links } = exportable(repository, commit, scope)?;
     make_empty(into)?;
-    let files: Vec<&CommitEntry> = found.entries.iter().filter(|entry| entry.mode != Mode::Symlink).collect();
+    let files: Vec<&CommitEntry> = entries.iter().filter(|entry| entry.mode != Mode::Symlink).collect();
     let oids: Vec<String> = files.iter().map(|entry| entry.oid.clone()).collect();
     repository.each_blob(&oids, |place, content| {
         let entry = files[place];
@@ -51,7 +67,7 @@ pub(super) fn export(
         make_parent(&path)?;
         symlink(std::ffi::OsString::from_vec(target), &path).map_err(io_at(&path))?;
     }
-    Ok(found.entries)
+    Ok(entries)
 }
 
 fn make_parent(path: &Path) -> Result<(), GitError> {
