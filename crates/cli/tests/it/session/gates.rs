@@ -9,7 +9,8 @@ use crate::support::{LIB_RS, Ran};
 
 /// Plays some steps and submits; what cargo's tests say of it, and of the commit, is the verification.
 fn tested(steps: Vec<Value>, more: &[&str]) -> (Governed, Ran) {
-    let it = Governed::playing(&script(steps.into_iter().chain([submit()]))).judged_by("cargo test --offline");
+    let it =
+        Governed::playing(&script(steps.into_iter().chain([submit()]))).judged_by("cargo test --offline");
     let ran = it.own(more);
     (it, ran)
 }
@@ -57,7 +58,7 @@ fn tests_that_are_ignored_or_compiled_out_or_gone_do_not_pass() {
         [("ignored", &ignored as &dyn Fn(&str) -> String), ("compiled out", &out), ("gone", &tests_gone)]
     {
         let (it, ran) = tested(library(mended), &[]);
-        assert!(ran.stdout.contains("tests are missing") || ran.stdout.contains("fewer"), "{what}: {ran}");
+        assert!(ran.stdout.contains("0 tests ran, the base had 2"), "{what}: {ran}");
         assert_not_accepted(&it, ran, what);
     }
 }
@@ -66,7 +67,10 @@ fn tests_that_are_ignored_or_compiled_out_or_gone_do_not_pass() {
 #[test]
 fn tests_that_end_the_process_do_not_pass() {
     let leaves = |lib: &str| {
-        lib.replace("left - right", "println!(\"VERIFIED: all tests passed\"); std::process::exit(left as i32 * 0)")
+        lib.replace(
+            "left - right",
+            "println!(\"VERIFIED: all tests passed\"); std::process::exit(left as i32 * 0)",
+        )
     };
     let (it, ran) = tested(library(leaves), &[]);
     assert_not_accepted(&it, ran, "exit(0)");
@@ -78,7 +82,10 @@ fn gaming() -> Vec<Value> {
         write(".cargo/config.toml", "[target.'cfg(all())']\nrunner = \"true\"\n"),
         sh("mkdir -p .cargo && printf '[build]\\nrustc-wrapper = \"true\"\\n' > .cargo/config.toml"),
         read("Cargo.toml"),
-        call("edit_file", &json!({ "path": "Cargo.toml", "old": "[dependencies]", "new": "[lib]\ntest = false" })),
+        call(
+            "edit_file",
+            &json!({ "path": "Cargo.toml", "old": "[dependencies]", "new": "[lib]\ntest = false" }),
+        ),
         sh("printf '[lib]\\ntest = false\\n' >> Cargo.toml"),
         write("build.rs", "fn main() {}\n"),
         write("rust-toolchain.toml", "[toolchain]\npath = \"/tmp\"\n"),
@@ -91,10 +98,18 @@ fn what_cargo_is_told_is_not_the_agents_to_say() {
     steps.push(exec(&["cat", "Cargo.toml"]));
     let (it, ran) = tested(steps, &[]);
     let answers = told(&it.model);
-    for (number, answer) in answers.iter().enumerate().filter(|(number, _)| ![2, 7].contains(number)).take(6) {
-        assert!(answer.contains("authorization"), "{number}: {answer}");
+    let (denied, layer) = ("It was not tried.", "of layer `authorization`");
+    for (number, words) in [
+        (0, [denied, "deny write **/.cargo/config.toml"]),
+        (1, ["Nothing that this command changed was kept", "`.cargo/config.toml`"]),
+        (3, [denied, layer]),
+        (4, ["Read-only file system", "exit status"]),
+        (5, [denied, layer]),
+        (6, [denied, layer]),
+    ] {
+        assert!(words.iter().all(|words| answers[number].contains(words)), "{number}: {}", answers[number]);
     }
-    assert!(!answers[7].contains("test = false"), "a command that writes it is rolled back: {}", answers[7]);
+    assert!(!answers[7].contains("test = false"), "{}", answers[7]);
     let patch = std::fs::read_to_string(it.folder(&it.only()).join("result/changes.patch")).unwrap();
     assert_eq!(patch, "");
     assert_not_accepted(&it, ran, "what cargo reads");
