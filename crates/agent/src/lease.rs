@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::error::RunError;
 use crate::interrupt::Interrupt;
 use crate::mail::Mail;
-use crate::mandate::{Mandate, Standing};
+use crate::mandate::Mandate;
 use crate::runtime::Clock;
 
 /// How long a lease lasts without a heartbeat.
@@ -33,6 +33,7 @@ pub(crate) struct Held {
     pub(crate) lease: Lease,
     /// What others say to this driver.
     pub(crate) mail: Mail,
+    mandate: Arc<OnceLock<Arc<dyn Mandate>>>,
     store: Arc<dyn Store>,
     lost: oneshot::Receiver<RunError>,
     gone: oneshot::Receiver<()>,
@@ -41,14 +42,12 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes the lease of `run` for this process. What comes for the run by letter stops it by `interrupt`, and so does it
-    /// that `mandate` is gone.
+    /// Takes the lease of `run` for this process. What comes for the run by letter stops it by `interrupt`.
     pub(crate) async fn acquire(
         store: Arc<dyn Store>,
         run: &RunId,
         clock: Clock,
         interrupt: &Interrupt,
-        mandate: Arc<dyn Mandate>,
     ) -> Result<Self, RunError> {
         let owner = this_process()?;
         let interrupt =
@@ -64,7 +63,14 @@ impl Held {
         let (stop, stopped) = channel();
         let (say_lost, lost) = oneshot::channel();
         let (say_gone, gone) = oneshot::channel();
-        let heart = Heart { store: store.clone(), lease: lease.clone(), clock, mail: mail.clone(), mandate };
+        let mandate = Arc::<OnceLock<Arc<dyn Mandate>>>::default();
+        let heart = Heart {
+            store: store.clone(),
+            lease: lease.clone(),
+            clock,
+            mail: mail.clone(),
+            mandate: mandate.clone(),
+        };
         let beat = move || {
             if let Some(error) = heart.beat(&stopped) {
                 let _ = say_lost.send(error);
@@ -76,13 +82,19 @@ impl Held {
             .name("heartbeat".to_owned())
             .spawn(beat)
             .map_err(|error| RunError::Internal(format!("a heartbeat: {error}")))?;
-        Ok(Self { lease, mail, store, lost, gone, stop })
+        Ok(Self { lease, mail, mandate, store, lost, gone, stop })
     }
 
     /// The same for whoever writes a word into the journal and drives nothing.
     pub(crate) async fn briefly(store: Arc<dyn Store>, run: &RunId, clock: Clock) -> Result<Self, RunError> {
         let interrupt = Interrupt::new().map_err(|error| RunError::Internal(format!("a handle: {error}")))?;
-        Self::acquire(store, run, clock, &interrupt, Arc::new(Standing)).await
+        Self::acquire(store, run, clock, &interrupt).await
+    }
+
+    /// From here on, that the run's authorization is revoked stops the run as a letter does.
+    pub(crate) fn hold_to(&self, mandate: Arc<dyn Mandate>) {
+        // A run has one authorization, and a driver one runtime that says who may revoke it.
+        let _ = self.mandate.set(mandate);
     }
 
     /// Waits until somebody else has the run.
@@ -120,7 +132,8 @@ struct Heart {
     lease: Lease,
     clock: Clock,
     mail: Mail,
-    mandate: Arc<dyn Mandate>,
+    /// Who may revoke the run, where it is under an authorization.
+    mandate: Arc<OnceLock<Arc<dyn Mandate>>>,
 }
 
 impl Heart {
@@ -143,7 +156,7 @@ impl Heart {
                 self.mail.deliver(letters);
             }
             if asked.elapsed() >= ASK {
-                if self.mandate.revoked().is_some() {
+                if self.mandate.get().is_some_and(|mandate| mandate.revoked().is_some()) {
                     // The driver asks for itself, and puts on record why.
                     self.mail.interrupt().request();
                 }

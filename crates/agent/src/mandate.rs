@@ -11,8 +11,8 @@ use crate::driver::Driver;
 use crate::error::RunError;
 
 /// Knows whether the authorization that a run is under was revoked. It is asked before each step and each act, and twice a
-/// second while something is under way, from a thread of its own: it may block for as long. A run that is under no
-/// authorization and revoked all the same is paused.
+/// second while something is under way, from a thread of its own that renews the run's lease: it may block for some seconds.
+/// Of a run without an authorization it is not asked.
 pub trait Mandate: Send + Sync {
     /// Who or what revoked it, if anybody has: it is put on record, and the run ends.
     fn revoked(&self) -> Option<String>;

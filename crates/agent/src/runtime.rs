@@ -602,11 +602,14 @@ impl Runtime {
     }
 
     async fn acquire(&self, run: &RunId, interrupt: &Interrupt) -> Result<Held, RunError> {
-        Held::acquire(self.store.clone(), run, self.clock.clone(), interrupt, self.mandate.clone()).await
+        Held::acquire(self.store.clone(), run, self.clock.clone(), interrupt).await
     }
 
     /// Drives until the run is over or pauses, or until somebody else has it.
     async fn drive(&self, mut driver: Driver<'_>, held: &mut Held) -> Result<Ending, RunError> {
+        if driver.recorder.state().authorized().is_some() {
+            held.hold_to(self.mandate.clone());
+        }
         let result = tokio::select! {
             result = driver.drive() => result,
             error = held.lost() => Err(error),
