@@ -60,8 +60,8 @@ pub fn journal(data: &[u8]) {
         let (events, head) = read_journal(&ours.1).expect("what was sealed is read");
         assert_eq!(events, ours.0);
         let stream = &events[0].stream;
-        let fold = || RunState::fold(stream.clone(), &events).map(|state| format!("{state:?}")).ok();
-        assert_eq!(fold(), fold());
+        let fold = || RunState::fold(stream.clone(), &events).ok();
+        assert!(fold() == fold());
         assert_eq!(head.next, events.len() as u64);
     }
     let Ok((events, head)) = read_journal(data) else { return };

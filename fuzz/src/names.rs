@@ -1,12 +1,16 @@
 //! What a change names: files, and where links lead.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use provost_core::path::RelPath;
 use provost_core::session::Dangers;
 use provost_evidence::danger::{Edited, flags};
 use provost_evidence::links::Links;
 use provost_evidence::names::{faults, unportable};
+
+/// Made once: to make the table takes as long as thousands of inputs.
+static DANGERS: LazyLock<Dangers> = LazyLock::new(Dangers::all);
 
 /// A tree: each line a path that it has, behind a `+` one that the change adds, behind a `-` one that it drops, with a
 /// target behind a tab where it is a link.
@@ -59,10 +63,9 @@ pub fn names(data: &[u8]) {
             }
         }
     }
-    let dangers = Dangers::all();
     for path in &after {
         let edited = Edited { path, before: Some(data), after: Some(data) };
-        let found = flags(&RelPath::root(), &dangers, edited);
+        let found = flags(&RelPath::root(), &DANGERS, edited);
         assert!(found.iter().all(|flag| flag.at.is_none()));
     }
 }

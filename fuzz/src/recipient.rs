@@ -5,13 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use provost_core::containment::{Guarantee, Strength};
 use provost_core::digest::Digest;
 use provost_core::event::{Body, Draft};
+use provost_core::policy::WorkspaceMode;
 use provost_core::session::{Authorization, Danger};
+use provost_core::staged::ActStaged;
 use provost_evidence::authorization;
 use provost_evidence::bundle::{Bundle, read};
 use provost_evidence::canonical::{sha256, to_canonical};
 use provost_evidence::chain::{Head, seal};
+use provost_evidence::cosign::unverified;
 use provost_evidence::dsse;
 use provost_evidence::export::{self, Ordered, assemble};
 use provost_evidence::replay::read_journal;
@@ -34,6 +38,7 @@ struct Session {
 static SESSION: LazyLock<Session> = LazyLock::new(|| {
     let mut order = asked();
     order.request.task = sha256(TASK);
+    order.request.policy.workspace = WorkspaceMode::staged();
     (order.not_before_ms, order.expires_ms) = (1, 1 << 52);
     let signed = authorization::sign(&order, &[&key()]).expect("signed");
 
@@ -41,15 +46,32 @@ static SESSION: LazyLock<Session> = LazyLock::new(|| {
     let verified = dsse::verify(&fixture.envelope, &[key().verifying_key()]).expect("the fixture");
     let salt = Statement::from_json(&verified.payload).expect("the fixture").result.salt;
     let (mut head, mut journal) = (Head::empty(), Vec::new());
+    let mut gate = false;
     for event in read_journal(&fixture.journal).expect("the fixture").0 {
         let mut draft = Draft { at_ms: event.at_ms, agent: event.agent, body: event.body };
-        if let Body::RunCreated(created) = &mut draft.body {
-            created.goal = salt.digest(TASK);
-            created.authorized = Some(Box::new(order.fact(signed.payload)));
+        let mut before = None;
+        match &mut draft.body {
+            Body::RunCreated(created) => {
+                created.goal = salt.digest(TASK);
+                created.policy.workspace = WorkspaceMode::staged();
+                created.authorized = Some(Box::new(order.fact(signed.payload)));
+            }
+            // A session's changes are staged. The run's own commands, all but the gate's, changed nothing.
+            Body::DriverAttached(attached) => {
+                attached.containment.guarantees.insert(Guarantee::Staged, Strength::Enforced);
+            }
+            Body::Submitted(_) => gate = true,
+            Body::ActFinished(finished) if finished.command.is_some() && !gate => {
+                let staged = ActStaged { act: finished.act, changes: vec![], unapplied: vec![], beside: 0 };
+                before = Some(Draft { body: Body::ActStaged(Box::new(staged)), ..draft.clone() });
+            }
+            _ => {}
         }
-        let event = seal(&event.stream, &mut head, draft).expect("sealed");
-        journal.extend(to_canonical(&event).expect("canonical"));
-        journal.push(b'\n');
+        for draft in before.into_iter().chain([draft]) {
+            let event = seal(&event.stream, &mut head, draft).expect("sealed");
+            journal.extend(to_canonical(&event).expect("canonical"));
+            journal.push(b'\n');
+        }
     }
     let blobs: BTreeMap<Digest, Vec<u8>> = fixture.blobs;
     let content = assemble(journal, &salt, |digest| blobs.get(digest).cloned()).expect("a session that is over");
@@ -82,7 +104,8 @@ fn check(dir: &Path) -> SessionReport {
 }
 
 /// A session's bundle that was good, with one file replaced: its name in the first line, its content behind it. Something
-/// fails exactly when something changed; an SSH signature has other spellings, and need only be survived.
+/// fails exactly when something changed. An SSH signature has other spellings, and need only be survived; an order that is signed
+/// in both ways may lose one of them or be signed by more people, and is the same order.
 pub fn session(data: &[u8]) {
     let cut = data.iter().position(|byte| *byte == b'\n').unwrap_or(0);
     let (name, content) = (&data[..cut], data.get(cut + 1..).unwrap_or_default());
@@ -115,8 +138,14 @@ pub fn session(data: &[u8]) {
         fs::write(&path, &content).expect("a file");
         let report = check(&dir);
         fs::write(&path, &honest).expect("a file");
-        if path.extension().is_none_or(|extension| extension != "sig") {
-            assert_eq!(report.report.first_failure().is_none(), content == honest);
+        let holds = report.report.first_failure().is_none();
+        match path.file_name().and_then(|name| name.to_str()) {
+            Some("authorization.json.sig") => {}
+            Some("authorization.json") => {
+                assert!(holds || content != honest);
+                assert!(!holds || unverified(&content).is_ok_and(|order| order == SESSION.order));
+            }
+            _ => assert_eq!(holds, content == honest),
         }
     });
 }

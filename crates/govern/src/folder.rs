@@ -55,6 +55,9 @@ pub struct Whereabouts {
     /// Name of the environment variable that holds the provider's key, where it is not the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
+    /// The name by which the runner took the session, where it is not the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<String>,
 }
 
 /// What an authority gave: the signed file, and signatures that lie beside it.
@@ -281,6 +284,12 @@ impl Folder {
         parse(&self.at("place.json"))
     }
 
+    /// Remembers by which name the runner takes the session.
+    pub fn remember_runner(&self, name: &str) -> Result<(), SessionError> {
+        let place = Whereabouts { runner: Some(name.to_owned()), ..self.whereabouts()? };
+        put(&self.at("place.json"), &json(&place)?)
+    }
+
     /// The task.
     pub fn task(&self) -> Result<Vec<u8>, SessionError> {
         read(&self.at("task.md"))
@@ -310,7 +319,16 @@ impl Folder {
     }
 
     pub(crate) fn keep_authorization(&self, signed: &SignedFile) -> Result<(), SessionError> {
-        signed.write(&self.at("authorization.json"))
+        let path = self.at("authorization.json");
+        // What lies beside an earlier one is over other bytes.
+        for number in signed.signatures.len() + 1..=MOST_SIGNATURES {
+            let stale = beside(&path, number);
+            match fs::remove_file(&stale) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&stale)(error)),
+                _ => {}
+            }
+        }
+        signed.write(&path)
     }
 
     /// Destroys the private key: what it has signed can be neither extended nor forked from here on.

@@ -82,12 +82,15 @@ pub fn propose(ask: Ask<'_>, at_ms: u64) -> Result<(Request, SigningKey), Sessio
     let entries = entries(ask.repository, ask.commit, &ask.scope)?;
     let tree: Vec<TreeEntry> = entries.iter().map(|(entry, _)| entry.clone()).collect();
     let tree = tree_digest(&tree).map_err(|error| SessionError::Refused(error.to_string()))?;
-    let protected: Vec<String> = JUDGES
-        .iter()
-        .map(|glob| (*glob).to_owned())
-        .chain(ask.protect)
-        .filter(|glob| !ask.open.contains(glob))
-        .collect();
+    let mut protected: Vec<String> =
+        JUDGES.iter().map(|glob| (*glob).to_owned()).chain(ask.protect).collect();
+    if let Some(unknown) = ask.open.iter().find(|glob| !protected.contains(glob)) {
+        return Err(SessionError::Refused(format!(
+            "`{unknown}` opens nothing: it is none of the patterns of files that judge the work, which are {}",
+            protected.join(", ")
+        )));
+    }
+    protected.retain(|glob| !ask.open.contains(glob));
     let layer = layer(&protected, &ask.allowed)?;
     let judges = judges(&entries, &protected)?;
     let mut policy = ask.contract.policy.with(layer);

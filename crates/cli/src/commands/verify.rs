@@ -193,21 +193,33 @@ fn about(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Each claim: what it proves, or why it does not hold.
+/// Each claim: what it proves, or why it does not hold. Those that were not come to for the same reason share a line.
 pub(crate) fn claim_lines(report: &Report) -> Vec<String> {
     let mut lines = Vec::new();
+    let mut unchecked: Vec<(&str, Vec<&str>)> = Vec::new();
     for claim in &report.claims {
         match &claim.finding {
-            Finding::Held => lines.push(format!("  holds   {:<12} {}", claim.id.name(), claim.id.proves())),
+            Finding::Held => lines.push(format!("  holds   {:<12} {}", claim.id.name(), claim.proves)),
             Finding::Failed(reason) => {
                 let reason = visible(reason, Lines::Escape);
                 lines.push(format!("  FAILS   {:<12} {reason}", claim.id.name()));
             }
-            Finding::NotChecked(why) => {
-                let why = visible(why, Lines::Escape);
-                lines.push(format!("  -       {:<12} not checked: {why}", claim.id.name()));
-            }
+            Finding::NotChecked(why) => match unchecked.iter_mut().find(|(same, _)| *same == why.as_str()) {
+                Some((_, names)) => names.push(claim.id.name()),
+                None => unchecked.push((why, vec![claim.id.name()])),
+            },
         }
     }
+    lines.extend(unchecked.into_iter().map(|(why, names)| {
+        let why = visible(why, Lines::Escape);
+        match names.as_slice() {
+            [name] => format!("  -       {name:<12} not checked: {why}"),
+            names => format!(
+                "  -       {:<12} not checked: {why}: {}",
+                counted(names.len() as u64, "claim"),
+                names.join(", ")
+            ),
+        }
+    }));
     lines
 }

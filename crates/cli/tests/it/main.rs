@@ -45,6 +45,7 @@ mod routing;
 mod session;
 mod terminal;
 mod told;
+mod told_sessions;
 mod undo;
 mod undo_fork;
 mod verdict;

@@ -103,7 +103,7 @@ pub(super) async fn ask(
         },
         now_ms(),
     )?;
-    let place = Whereabouts { repository: root, store: store.to_owned(), key_env };
+    let place = Whereabouts { repository: root, store: store.to_owned(), key_env, runner: None };
     let folder = sessions.create(&request, &key, goal.as_bytes(), &place)?;
     Ok((folder, request))
 }

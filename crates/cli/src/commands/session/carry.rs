@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use provost::agent::{Always, Ending, Mandate};
 use provost::core::id::RunId;
-use provost::core::session::Authorization;
+use provost::core::session::{Authorization, Request};
 use provost::evidence::signer::Signer;
 use provost::evidence::ssh;
 use provost::govern::{
@@ -35,6 +35,9 @@ pub(super) fn prepare(world: &World, args: &Prepare) -> Result<u8, Failure> {
     let signed = SignedFile::read(&args.authorization)?;
     let prepared =
         with_runner(world, &folder, &args.trust, |runner| make_ready(&sessions, &folder, &signed, runner))?;
+    if let Some(runner) = &args.trust.runner {
+        folder.remember_runner(runner)?;
+    }
     say!(
         "session {} is authorized by {} and prepared: `{}`",
         folder.session(),
@@ -55,7 +58,8 @@ fn with_runner<T>(
     let request = folder.request()?;
     let gate = request.gate.as_ref().and_then(|gate| gate.argv.first()).map(String::as_str);
     let toolchain = host_toolchain(world, gate)?;
-    let audience = runner_name(args.runner.as_deref())?;
+    let remembered = folder.whereabouts()?.runner;
+    let audience = runner_name(args.runner.as_deref().or(remembered.as_deref()))?;
     let trust = trust(world, args)?;
     let runner = Runner { audience: &audience, trust: &trust, toolchain: &toolchain, now_ms: now_ms() };
     Ok(act(&runner)?)
@@ -90,6 +94,11 @@ async fn own(world: &World, sessions: &Sessions, args: &SessionRun) -> Result<Fo
     let store = world.store_path(args.store.store.as_deref())?;
     let audience = runner_name(args.trust.runner.as_deref())?;
     let (folder, request) = ask(world, sessions, &args.ask, task, &store, audience).await?;
+    // Nobody is asked to sign what could not be carried out.
+    if let Err(unreachable) = models(&folder, &request).and_then(|models| models.connect(world)) {
+        folder.discard()?;
+        return Err(unreachable);
+    }
     for line in summary(&request, Some(&folder.task()?)) {
         eprintln!("{line}");
     }
@@ -108,7 +117,16 @@ async fn own(world: &World, sessions: &Sessions, args: &SessionRun) -> Result<Fo
     };
     let signed = sign::sign(&authorization, None, &signers)?;
     with_runner(world, &folder, &args.trust, |runner| make_ready(sessions, &folder, &signed, runner))?;
+    if let Some(runner) = &args.trust.runner {
+        folder.remember_runner(runner)?;
+    }
     Ok(folder)
+}
+
+/// Whom a session asks.
+fn models(folder: &Folder, request: &Request) -> Result<Models, Failure> {
+    let first = model_of(&request.model, folder.whereabouts()?.key_env.as_deref())?;
+    Models::of_run(first, request.routing.as_deref())
 }
 
 /// Where nobody is trusted yet, the person's own key is: the first session of their own says so.
@@ -145,8 +163,7 @@ async fn go_on(
         let tree = committed_tree(Some(&whereabouts.repository), &request.source).ok().flatten();
         console.expect_tree(tree);
     }
-    let first = model_of(&request.model, whereabouts.key_env.as_deref())?;
-    let models = Models::of_run(first, request.routing.as_deref())?;
+    let models = models(folder, &request)?;
     let ending = if let Some(finished) = super::look::over(&place, folder).await? {
         // What is over is closed whatever the time is: nothing begins any more.
         Ending::Over(finished)

@@ -47,6 +47,11 @@ impl From<SessionError> for Failure {
                 "have the request signed (`provost session authorize {session}`), then `provost session prepare {session} \
                  --authorization FILE`"
             )),
+            SessionError::Expired(_) => Some(
+                "have it signed again (`provost session authorize SESSION -o FILE`; --expires says for how long), then \
+                 `provost session prepare SESSION --authorization FILE`"
+                    .to_owned(),
+            ),
             SessionError::NoSession { .. } => Some("`provost session status` lists them".to_owned()),
             SessionError::NotOver(session) => {
                 Some(format!("`provost session run {session}` goes on with it"))

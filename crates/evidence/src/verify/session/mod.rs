@@ -223,7 +223,11 @@ impl Session<'_> {
     }
 
     fn report(self) -> SessionReport {
-        let report = self.check.report(Require::Session);
+        let mut report = self.check.report(Require::Session);
+        let request = report.claims.iter_mut().find(|claim| claim.id == ClaimId::Request);
+        if let (Some(claim), None) = (request, self.expect.task) {
+            claim.proves = "The order is for your commit, your scope and your repository; its task was held against none of yours.";
+        }
         SessionReport { report, authorized_by: self.authorized_by, notes: self.notes }
     }
 }
