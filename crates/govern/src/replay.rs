@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
-use provost_core::act::{Change, FileFact, Intent, show_argv};
+use provost_core::act::{Change, CommandFact, ExitFact, FileFact, Intent, show_argv};
 use provost_core::digest::Digest;
-use provost_core::event::{Body, Event};
+use provost_core::event::{ActFinished, Body, Event};
 use provost_core::id::ActId;
 use provost_core::path::RelPath;
 use provost_core::policy::Policy;
@@ -117,6 +117,8 @@ pub fn replay(
                     }
                     if !finished.unapplied.is_empty() || !finished.reverted.is_empty() {
                         all.push(again(Found::Skipped("not all of it came into the workspace")));
+                    } else if !ended_by_itself(finished) {
+                        all.push(again(Found::Skipped("it was cut short: where, nobody can do again")));
                     } else {
                         bench.run(policy, argv, cwd, Duration::from_millis(*limit_ms))?;
                         all.push(again(compare(bench, outer, &known, &finished.changes, salt)?));
@@ -133,6 +135,11 @@ pub fn replay(
         }
     }
     Ok(all)
+}
+
+/// Whether a command ran to an end of its own, rather than into a limit, a signal or the death of its driver.
+fn ended_by_itself(finished: &ActFinished) -> bool {
+    matches!(finished.command, Some(CommandFact { exit: ExitFact::Exited { .. }, .. }))
 }
 
 /// A file by mode and salted digest.

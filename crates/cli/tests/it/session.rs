@@ -1,5 +1,6 @@
 //! Governed sessions by the command line: from what is asked for to a branch that holds the result.
 
+mod crash;
 mod lapsed;
 mod source;
 
