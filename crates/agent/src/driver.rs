@@ -122,8 +122,9 @@ impl Driver<'_> {
                         .ok_or_else(|| RunError::Internal("the driver lost its run".to_owned()));
                 }
                 next => {
-                    if self.stop_if_asked().await? == Stopped::No
-                        && self.look_at_authority(&next).await? == Authority::Holds
+                    // First whether it may go on at all: that it may not is what stopped it, where that is so.
+                    if self.look_at_authority(&next).await? == Authority::Holds
+                        && self.stop_if_asked().await? == Stopped::No
                     {
                         self.do_next(next).await?;
                     }

@@ -1,4 +1,5 @@
-//! A lease that is kept alive while it is held, and given back. What keeps it alive also fetches the letters.
+//! A lease that is kept alive while it is held, and given back. What keeps it alive also fetches the letters, and asks whether
+//! the run was revoked.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -11,6 +12,7 @@ use tokio::sync::oneshot;
 use crate::error::RunError;
 use crate::interrupt::Interrupt;
 use crate::mail::Mail;
+use crate::mandate::{Mandate, Standing};
 use crate::runtime::Clock;
 
 /// How long a lease lasts without a heartbeat.
@@ -21,6 +23,10 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// How often the letters are looked at. A cancelled command's tree is to be gone within a second.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How often it is asked whether the run was revoked, which may take reading a folder and checking signatures. What is under
+/// way then is to be gone within a second too.
+const ASK: Duration = Duration::from_millis(500);
 
 /// A run's lease. Its heartbeat has a thread of its own: no step is so long, and no executor so busy, that it stops.
 pub(crate) struct Held {
@@ -35,12 +41,14 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes the lease of `run` for this process. What comes for the run by letter stops it by `interrupt`.
+    /// Takes the lease of `run` for this process. What comes for the run by letter stops it by `interrupt`, and so does it
+    /// that `mandate` is gone.
     pub(crate) async fn acquire(
         store: Arc<dyn Store>,
         run: &RunId,
         clock: Clock,
         interrupt: &Interrupt,
+        mandate: Arc<dyn Mandate>,
     ) -> Result<Self, RunError> {
         let owner = this_process()?;
         let interrupt =
@@ -56,7 +64,7 @@ impl Held {
         let (stop, stopped) = channel();
         let (say_lost, lost) = oneshot::channel();
         let (say_gone, gone) = oneshot::channel();
-        let heart = Heart { store: store.clone(), lease: lease.clone(), clock, mail: mail.clone() };
+        let heart = Heart { store: store.clone(), lease: lease.clone(), clock, mail: mail.clone(), mandate };
         let beat = move || {
             if let Some(error) = heart.beat(&stopped) {
                 let _ = say_lost.send(error);
@@ -74,7 +82,7 @@ impl Held {
     /// The same for whoever writes a word into the journal and drives nothing.
     pub(crate) async fn briefly(store: Arc<dyn Store>, run: &RunId, clock: Clock) -> Result<Self, RunError> {
         let interrupt = Interrupt::new().map_err(|error| RunError::Internal(format!("a handle: {error}")))?;
-        Self::acquire(store, run, clock, &interrupt).await
+        Self::acquire(store, run, clock, &interrupt, Arc::new(Standing)).await
     }
 
     /// Waits until somebody else has the run.
@@ -112,6 +120,7 @@ struct Heart {
     lease: Lease,
     clock: Clock,
     mail: Mail,
+    mandate: Arc<dyn Mandate>,
 }
 
 impl Heart {
@@ -119,6 +128,7 @@ impl Heart {
     fn beat(mut self, stopped: &Receiver<()>) -> Option<RunError> {
         let mut executor = None;
         let mut renewed = Instant::now();
+        let mut asked = Instant::now();
         loop {
             match stopped.recv_timeout(LOOK) {
                 Ok(()) => return None,
@@ -131,6 +141,13 @@ impl Heart {
             // A store that cannot be read now can be in a moment; the appends themselves say so if it lasts.
             if let Some(Ok(letters)) = wait_for(&mut executor, self.store.letters(&self.lease.run)) {
                 self.mail.deliver(letters);
+            }
+            if asked.elapsed() >= ASK {
+                if self.mandate.revoked().is_some() {
+                    // The driver asks for itself, and puts on record why.
+                    self.mail.interrupt().request();
+                }
+                asked = Instant::now();
             }
             if renewed.elapsed() < HEARTBEAT {
                 continue;

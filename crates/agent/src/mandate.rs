@@ -10,8 +10,9 @@ use provost_core::state::{Next, Violation};
 use crate::driver::Driver;
 use crate::error::RunError;
 
-/// Knows whether the authorization that a run is under was revoked. It is asked before each step and each act, and of no run
-/// without an authorization.
+/// Knows whether the authorization that a run is under was revoked. It is asked before each step and each act, and twice a
+/// second while something is under way, from a thread of its own: it may block for as long. A run that is under no
+/// authorization and revoked all the same is paused.
 pub trait Mandate: Send + Sync {
     /// Who or what revoked it, if anybody has: it is put on record, and the run ends.
     fn revoked(&self) -> Option<String>;

@@ -602,7 +602,7 @@ impl Runtime {
     }
 
     async fn acquire(&self, run: &RunId, interrupt: &Interrupt) -> Result<Held, RunError> {
-        Held::acquire(self.store.clone(), run, self.clock.clone(), interrupt).await
+        Held::acquire(self.store.clone(), run, self.clock.clone(), interrupt, self.mandate.clone()).await
     }
 
     /// Drives until the run is over or pauses, or until somebody else has it.

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use provost_core::containment::{Engine, Rung};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -102,7 +103,8 @@ impl ProbeCache {
         (probe, origin)
     }
 
-    /// Keeps what a self-test found of a rung: that it is not to be taken, or (`None`) that it may be.
+    /// Keeps what a self-test found of a rung, a container engine's or this program's own (`None`): that it is not to be
+    /// taken, or (`None`) that it may be.
     ///
     /// # Errors
     ///
@@ -110,11 +112,12 @@ impl ProbeCache {
     pub fn judge(
         &self,
         probe: &Probe,
-        rung: provost_core::containment::Rung,
+        rung: Rung,
+        engine: Option<Engine>,
         found: Option<Disabled>,
     ) -> io::Result<Probe> {
         let mut disabled = probe.disabled.clone();
-        disabled.retain(|other| other.rung != rung);
+        disabled.retain(|other| !other.is(rung, engine));
         disabled.extend(found);
         let probe = probe.clone().with_disabled(disabled);
         self.write(&Kept { surroundings: Surroundings::look(), probe: probe.clone() })?;

@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use provost_core::caps::Caps;
-use provost_core::containment::{Guarantee, Receipt, Rung, StagedBy, Strength};
+use provost_core::containment::{Engine, Guarantee, Receipt, Rung, StagedBy, Strength};
 use serde::{Deserialize, Serialize};
 
 use crate::profile::ImageRoot;
@@ -45,6 +45,9 @@ pub struct Probe {
 pub struct Disabled {
     /// The rung.
     pub rung: Rung,
+    /// The container engine that it is one of; `None` for this program's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
     /// The attacks that worked, or could not be tried.
     pub attacks: Vec<String>,
 }
@@ -100,6 +103,18 @@ const R3: [&str; 11] = [
     fact::NET,
     fact::IPC,
 ];
+
+impl Disabled {
+    /// Whether it is what a rung, of an engine's or this program's own, is.
+    pub(crate) fn is(&self, rung: Rung, engine: Option<Engine>) -> bool {
+        (self.rung, self.engine) == (rung, engine)
+    }
+
+    /// What keeps it from being taken, in words.
+    pub(crate) fn why(&self) -> String {
+        format!("self-test: it did not hold what it promises ({})", self.attacks.join(", "))
+    }
+}
 
 impl Probe {
     /// Performs every check in child processes of a helper; 10 to 30 ms. Never fails: what could not be performed is
@@ -270,10 +285,8 @@ impl Probe {
             _ => {}
         }
         let state = |name: &str| self.facts.iter().find(|fact| fact.name == name);
-        let disabled = self.disabled.iter().filter(|disabled| disabled.rung == rung);
-        let found_wanting = disabled.map(|disabled| {
-            format!("self-test: it did not hold what it promises ({})", disabled.attacks.join(", "))
-        });
+        let found_wanting =
+            self.disabled.iter().filter(|disabled| disabled.is(rung, None)).map(Disabled::why);
         needed(rung)
             .into_iter()
             .filter(|name| !state(name).is_some_and(|fact| fact.holds))

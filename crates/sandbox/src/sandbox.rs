@@ -149,7 +149,7 @@ impl Sandbox {
             RungChoice::Exactly(rung) => (rung, rung),
         };
         // A binary without the entry would run its own `main` instead of the supervisor.
-        let found_wanting = probe.disabled.iter().any(|disabled| disabled.rung == rung);
+        let found_wanting = probe.disabled.iter().any(|disabled| disabled.is(rung, None));
         let has_root = (rung == Rung::R4) == profile.image.is_some();
         if asked > strongest || found_wanting || !has_root || !entry::linked() {
             return Err(Unavailable::Rung {
@@ -253,6 +253,11 @@ impl Sandbox {
         }
         if !entry::linked() {
             return Err(refuse("the supervisor's entry is not in this binary"));
+        }
+        if let Some(disabled) =
+            probe.disabled.iter().find(|disabled| disabled.is(Rung::R4, Some(by.engine())))
+        {
+            return Err(refuse(&disabled.why()));
         }
         let workspace = profile.workspace.canonicalize()?;
         if matches!(profile.changes, Changes::Staged { copy: None, .. }) {

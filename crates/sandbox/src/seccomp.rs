@@ -25,10 +25,12 @@ const ARCH: u32 = 0xC000_003E;
 const ARCH: u32 = 0xC000_00B7;
 
 /// Set-user-id and set-group-id bits of a mode.
-const SUID: u32 = 0o6000;
+pub(crate) const SUID: u32 = 0o6000;
 /// `CLONE_NEW*`, except `CLONE_NEWTIME`, which shares a bit with `clone`'s signal number.
-const NAMESPACES: u32 = 0x7E02_0000;
-const NEW_TIME: u32 = 0x80;
+pub(crate) const NAMESPACES: u32 = 0x7E02_0000;
+pub(crate) const NEW_TIME: u32 = 0x80;
+/// Flags with which `open` looks at its mode.
+pub(crate) const CREATES: u32 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
 
 /// System calls with a number newer than our libc crate may know; the same on every architecture.
 const OPENAT2: c_long = 437;
@@ -325,12 +327,11 @@ impl Assembler {
 
     /// For `open` and `openat`, whose mode means something only when they create.
     fn refuse_created(&mut self, number: c_long, flags: u32) {
-        let creates = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
         self.when(
             number,
             &[
                 (LOAD, 0, 0, argument(flags)),
-                (JUMP_ANY_BIT, 0, 3, creates),
+                (JUMP_ANY_BIT, 0, 3, CREATES),
                 (LOAD, 0, 0, argument(flags + 1)),
                 (JUMP_ANY_BIT, 0, 1, SUID),
                 (RETURN, 0, 0, refuse(libc::EPERM)),

@@ -29,6 +29,8 @@ use crate::{Cancel, Command, Disabled, Ended, HOME, Probe, sys};
 const LIMIT: Duration = Duration::from_secs(10);
 /// The limit of a command that is to be stopped at its limit.
 const SHORT: Duration = Duration::from_millis(400);
+/// How much more of both a command has that a container engine starts.
+const STARTS: Duration = Duration::from_secs(5);
 /// As long as something that is watched at intervals may go on before it has to be over.
 const GRACE: Duration = Duration::from_millis(2_000);
 /// Attacks that are under way at the same time.
@@ -121,7 +123,7 @@ impl SelfTest {
     pub fn disabled(&self) -> Option<Disabled> {
         let named = |attempt: &Attempt| [&[attempt.name], self.extras.as_slice()].concat().join(" with ");
         let attacks: Vec<String> = self.mismatches().map(named).collect();
-        (!attacks.is_empty()).then_some(Disabled { rung: self.rung, attacks })
+        (!attacks.is_empty()).then_some(Disabled { rung: self.rung, engine: self.receipt.engine, attacks })
     }
 
     /// How many attacks were tried, held, not promised and not expressible here.
@@ -293,7 +295,12 @@ impl Bench {
     fn verdict(&self, attack: &'static Attack) -> io::Result<Verdict> {
         let promised = attack.promised(&self.receipt);
         // Only a promise has a time by which it has to be kept.
-        let grace = if matches!(promised, Promised::Nothing { .. }) { Duration::ZERO } else { GRACE };
+        let grace = match (&promised, self.receipt.engine) {
+            (Promised::Nothing { .. }, _) => Duration::ZERO,
+            (_, None) => GRACE,
+            // Its limit has room for the container to be made, and that is removed by asking.
+            (_, Some(_)) => GRACE + STARTS + STARTS,
+        };
         let contained = match self.contained(attack, grace)? {
             Ok(seen) => seen,
             Err(why) => return Ok(Verdict::Failed { why }),
@@ -329,7 +336,12 @@ impl Bench {
             argv: self.attacker.argv.iter().cloned().chain(scene.arguments()).collect(),
             cwd: scene.stage.workspace.clone(),
             env: env.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            wall: if attack.judge == Judge::Overruns { SHORT } else { LIMIT },
+            wall: match (attack.judge, self.receipt.engine) {
+                (Judge::Overruns, None) => SHORT,
+                (Judge::Overruns, Some(_)) => SHORT + STARTS,
+                (_, None) => LIMIT,
+                (_, Some(_)) => LIMIT + STARTS,
+            },
             keep_head: 64 * 1024,
             keep_tail: 64 * 1024,
             program: None,

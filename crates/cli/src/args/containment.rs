@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Subcommand, ValueEnum};
-use provost::core::containment::Rung;
+use provost::core::containment::{Engine, Rung};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Doctor {
@@ -36,6 +36,10 @@ pub(crate) struct Selftest {
     /// Attack with this image as the root (rung R4); see `provost image`.
     #[arg(long, value_name = "IMAGE", conflicts_with = "rung")]
     pub(crate) image: Option<String>,
+    /// Attack containers of this engine, podman or docker, in that image. One to three minutes long; where a promise is
+    /// broken no run takes the engine any more.
+    #[arg(long, value_name = "ENGINE", requires = "image")]
+    pub(crate) engine: Option<Engine>,
     /// Folder of unpacked images [default: images beside the user's store].
     #[arg(long, value_name = "DIR", requires = "image")]
     pub(crate) images: Option<PathBuf>,

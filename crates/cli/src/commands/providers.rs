@@ -11,7 +11,7 @@ use crate::world::World;
 pub(crate) fn providers(world: &World, args: &Providers) -> u8 {
     // Whether there is one, never what it is.
     let is_set = |variable: &&str| world.var(variable).is_some();
-    let signs = |row: &Preset| row.signs.is_some() && AWS_KEYS.iter().all(is_set);
+    let signs = |row: &Preset| !row.signs.is_empty() && AWS_KEYS.iter().all(is_set);
     let set = |row: &Preset| {
         row.key_vars.iter().copied().find(is_set).or_else(|| signs(row).then_some(AWS_KEYS[0]))
     };

@@ -3,8 +3,8 @@
 use provost::core::containment::Rung;
 use provost::sandbox::image::ImageStore;
 use provost::sandbox::{
-    Attempt, Freshness, Git, ImageRoot, Network, Probe, ProbeCache, SelfTest, SelfTestError, Setting,
-    Verdict, Workspace,
+    Attempt, ByEngine, Freshness, Git, ImageRoot, Network, Probe, ProbeCache, SelfTest, SelfTestError,
+    Setting, Verdict, Workspace,
 };
 use serde_json::json;
 
@@ -23,7 +23,6 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
     // Rungs that an earlier one disabled are looked at too.
     let strongest = || probe.clone().with_disabled(Vec::new()).strongest;
     let setting = setting(world, args, strongest)?;
-    let rung = setting.rung;
     let test = SelfTest::run(&probe, setting).map_err(|error| match error {
         SelfTestError::Unavailable(error) => Failure::coded(NOT_CONTAINED, error)
             .hint("`provost doctor` says what is missing and how to mend it"),
@@ -34,7 +33,8 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
     // One that attacked something beside the rung may have missed why the rung was disabled: it takes none back.
     let says = broken || test.extras.is_empty();
     // Kept before anything is printed: a reader that goes away changes nothing.
-    let kept = cache.filter(|_| says).map(|cache| cache.judge(&probe, rung, found));
+    let kept = cache.filter(|_| says).map(|cache| cache.judge(&probe, test.rung, test.receipt.engine, found));
+    let by = test.receipt.contained_by();
     if args.json {
         for attempt in &test.attempts {
             say!("{}", with_kind(attempt)?);
@@ -43,7 +43,8 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
         say!(
             "{}",
             json!({
-                "kind": "selftest", "rung": format!("{rung:?}"), "extras": test.extras, "counts": counts,
+                "kind": "selftest", "rung": format!("{:?}", test.rung), "extras": test.extras, "counts": counts,
+                "engine": test.receipt.engine,
                 "took_ms": test.took_ms, "receipt": test.receipt, "disabled": broken,
             })
         );
@@ -52,16 +53,16 @@ pub(crate) fn sandbox(world: &World, args: &Sandbox) -> Result<u8, Failure> {
     }
     match kept {
         Some(Err(error)) if broken => {
-            Err(Failure::coded(NOT_CONTAINED, format!("{rung} is not what it says, and that cannot be kept: {error}"))
+            Err(Failure::coded(NOT_CONTAINED, format!("{by} is not what it says, and that cannot be kept: {error}"))
                 .hint("a later run would take it: name a weaker or stronger one with `at_least`, or mend the cache folder"))
         }
         None if broken => {
-            Err(Failure::coded(NOT_CONTAINED, format!("{rung} is not what it says, and there is nowhere to keep that"))
+            Err(Failure::coded(NOT_CONTAINED, format!("{by} is not what it says, and there is nowhere to keep that"))
                 .hint("set HOME or XDG_CACHE_HOME"))
         }
         _ if broken => Err(Failure::coded(
             NOT_CONTAINED,
-            format!("{rung} does not hold what it promises here; no run takes it any more"),
+            format!("{by} does not hold what it promises here; no run takes it any more"),
         )
         .hint("`provost doctor` says what is left")),
         _ => Ok(0),
@@ -73,7 +74,9 @@ fn setting(world: &World, args: &Selftest, strongest: impl Fn() -> Rung) -> Resu
     let image = match &args.image {
         Some(name) => {
             let image = ImageStore::new(world.images_path(args.images.as_deref())?).find(name)?;
-            Some(ImageRoot { folder: image.root(), digest: image.digest, by: None })
+            let by =
+                args.engine.map(|engine| ByEngine::new(engine, world.variables(), image.known_as.clone()));
+            Some(ImageRoot { folder: image.root(), digest: image.digest, by })
         }
         None => None,
     };
@@ -100,7 +103,7 @@ fn with_kind(attempt: &Attempt) -> Result<serde_json::Value, Failure> {
 }
 
 fn show(test: &SelfTest, all: bool) {
-    let what = [&[format!("{}", test.rung).as_str()], test.extras.as_slice()].concat().join(", ");
+    let what = [&[test.receipt.contained_by().as_str()], test.extras.as_slice()].concat().join(", ");
     say!("{what} under attack; each attack also without containment, as the control");
     say!("");
     for attempt in &test.attempts {

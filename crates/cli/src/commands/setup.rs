@@ -165,15 +165,10 @@ pub(crate) fn policy_of_workspace(
         return Ok(policy);
     }
     let path = Path::new(&args.policy);
-    let (Ok(file), Ok(workspace)) = (path.canonicalize(), workspace.canonicalize()) else {
-        return Ok(policy);
-    };
-    // By its own name too: a link in the workspace may lead elsewhere by the next run.
-    let named = std::path::absolute(path).at(path)?;
-    let named = named.parent().and_then(|folder| folder.canonicalize().ok()).zip(named.file_name());
-    let named = named.map(|(folder, name)| folder.join(name));
-    let named = named.filter(|named| *named != file);
-    for file in [Some(file), named].into_iter().flatten() {
+    let Ok(workspace) = workspace.canonicalize() else { return Ok(policy) };
+    // Where the way turns too: what is a link in the workspace, or can be made one, may lead elsewhere by the next run.
+    let way = Way::to(&std::path::absolute(path).at(path)?);
+    for file in way.turns.into_iter().chain([way.end]).filter(|file| *file != workspace) {
         let Ok(inside) = file.strip_prefix(&workspace) else { continue };
         let inside = RelPath::from_bytes(inside.as_os_str().as_bytes()).map_err(Failure::usage)?;
         let rule = format!("write {inside}");
@@ -342,30 +337,49 @@ pub(crate) fn keep_outside(what: &str, path: &Path, workspace: &Path) -> Result<
     Ok(())
 }
 
-/// Whether any name on the way to `path` is one in `folder`, links followed one by one. `folder` has none in it.
+/// Whether any name on the way to `path` is one in `folder`, which has no links in it.
 fn leads_into(path: &Path, folder: &Path) -> bool {
-    /// Links that are followed, as many as the kernel does.
-    const MOST_LINKS: usize = 40;
-    let parts =
-        |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
-    let (mut at, mut ahead, mut links) = (PathBuf::from("/"), parts(path), 0);
-    while let Some(name) = ahead.pop() {
-        if name == ".." {
-            at.pop();
-            continue;
-        }
-        // A part that is absolute begins anew.
-        let next = at.join(&name);
-        if next != folder && next.starts_with(folder) {
-            return true;
-        }
-        match std::fs::read_link(&next) {
-            Ok(target) if links < MOST_LINKS => {
-                links += 1;
-                ahead.extend(parts(&target));
+    let way = Way::to(path);
+    way.names.iter().any(|name| name != folder && name.starts_with(folder)) || way.end.starts_with(folder)
+}
+
+/// What is passed on the way to a file, links followed one by one as the kernel does.
+struct Way {
+    /// Every name that is looked up, with no link in what stands before it.
+    names: Vec<PathBuf>,
+    /// Those at which it turns: links, and folders that it leaves again by `..`.
+    turns: Vec<PathBuf>,
+    /// Where it ends.
+    end: PathBuf,
+}
+
+impl Way {
+    /// The way to an absolute path.
+    fn to(path: &Path) -> Self {
+        /// Links that are followed, as many as the kernel does.
+        const MOST_LINKS: usize = 40;
+        let parts =
+            |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+        let mut way = Self { names: Vec::new(), turns: Vec::new(), end: PathBuf::from("/") };
+        let (mut ahead, mut links) = (parts(path), 0);
+        while let Some(name) = ahead.pop() {
+            if name == ".." {
+                way.turns.push(way.end.clone());
+                way.end.pop();
+                continue;
             }
-            _ => at = next,
+            // A part that is absolute begins anew.
+            let next = way.end.join(&name);
+            way.names.push(next.clone());
+            match std::fs::read_link(&next) {
+                Ok(target) if links < MOST_LINKS => {
+                    links += 1;
+                    way.turns.push(next);
+                    ahead.extend(parts(&target));
+                }
+                _ => way.end = next,
+            }
         }
+        way
     }
-    at.starts_with(folder)
 }

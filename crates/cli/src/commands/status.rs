@@ -138,6 +138,8 @@ pub(super) struct Glance {
     limits: Option<(u64, RateLimitFact)>,
     /// Who was asked last, where that is worth a word.
     asked: Option<String>,
+    /// Whether going on with it takes its cassette.
+    replayed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,12 +181,15 @@ impl Glance {
             Some(Body::ModelFailed(body)) => held::text(place, &row.run, body.message).await?,
             _ => None,
         };
+        let created = place.store.events_of(&row.run, &["run.created"]).await?.pop();
+        let replayed =
+            matches!(created.map(|event| event.body), Some(Body::RunCreated(body)) if body.model.replayed);
         let now_ms = system_clock()();
         let driver = row.holder.clone().map(|holder| {
             let life = if holder.drives(asker, now_ms) { Life::Alive } else { Life::Dead };
             (holder, life)
         });
-        Ok(Self { row, goal, newest, waits, answered, reason, driver, limits: None, asked: None })
+        Ok(Self { row, goal, newest, waits, answered, reason, driver, limits: None, asked: None, replayed })
     }
 
     fn is_driven(&self) -> bool {
@@ -303,6 +308,7 @@ impl Glance {
     /// What can be done.
     pub(super) fn next(&self, named: &str) -> Option<String> {
         let act = self.waits.as_ref().map_or("ACT".to_owned(), |act| act.act.to_string());
+        let resumed = if self.replayed { format!("{named} --replay FILE") } else { named.to_owned() };
         let words = match self.row.stage {
             stage if stage.is_over() => return None,
             _ if self.is_driven() && self.waits.is_some() => {
@@ -310,24 +316,24 @@ impl Glance {
             }
             _ if self.is_driven() => format!("`provost attach {named}` follows it"),
             Stage::New => "nothing has happened".to_owned(),
-            Stage::Queued => format!("`provost worker` takes it, or `provost resume {named}`"),
+            Stage::Queued => format!("`provost worker` takes it, or `provost resume {resumed}`"),
             Stage::WaitingForApproval if self.answered.is_some() => {
-                format!("a worker goes on with it if it was queued, or `provost resume {named}`")
+                format!("a worker goes on with it if it was queued, or `provost resume {resumed}`")
             }
             Stage::WaitingForApproval => {
-                format!("`provost resume {named} --approve {act}` or `--deny {act}`")
+                format!("`provost resume {resumed} --approve {act}` or `--deny {act}`")
             }
             Stage::WaitingForDecision => format!(
-                "look at the workspace, then `provost settle {named} --act {act}` with --happened, --did-not or --again"
+                "look at the workspace, then `provost settle {resumed} --act {act}` with --happened, --did-not or --again"
             ),
             Stage::Cancelling => format!("`provost cancel {named}` closes it"),
             Stage::Running => format!(
-                "its driver is gone; a worker goes on with it if it was queued, or `provost resume {named}`"
+                "its driver is gone; a worker goes on with it if it was queued, or `provost resume {resumed}`"
             ),
             Stage::Interrupted | Stage::ProviderFailed => {
-                format!("a worker goes on with it if it was queued, or `provost resume {named}`")
+                format!("a worker goes on with it if it was queued, or `provost resume {resumed}`")
             }
-            _ => format!("`provost resume {named}` goes on with it"),
+            _ => format!("`provost resume {resumed}` goes on with it"),
         };
         Some(format!("next: {words}"))
     }

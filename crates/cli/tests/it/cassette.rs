@@ -106,6 +106,8 @@ fn a_replayed_run_is_resumed_from_its_cassette_and_never_by_a_live_server() {
     let said = env.provost(args).code(5).stdout;
     let run = env.runs().pop().unwrap();
     assert!(said.contains(&format!("`provost resume {run} --replay FILE --approve 0`")), "{said}");
+    let status = env.provost(["status", &run]).code(0).stdout;
+    assert!(status.contains(&format!("next: `provost resume {run} --replay FILE --approve 0`")), "{status}");
     // No vendor is named as if it were asked.
     assert!(
         said.contains("openai-chat, from a cassette: nobody is asked)") && !said.contains("http"),
@@ -120,6 +122,8 @@ fn a_replayed_run_is_resumed_from_its_cassette_and_never_by_a_live_server() {
     assert_eq!(model.requests().len(), asked, "nobody was asked");
     // The control: a run that asks a live model takes no cassette.
     let live = Wire::OpenAi.run(&env, &repo.path, &model, &strict).code(5).run();
+    let status = env.provost(["status", &live]).code(0).stdout;
+    assert!(status.contains(&format!("next: `provost resume {live} --approve 0`")), "{status}");
     let args = ["resume", &live, "--replay", "tape", "--base-url", &model.base_url];
     let _ = env.provost(args).code(2).says("is no replay");
 }

@@ -1,6 +1,9 @@
 //! Governed sessions by the command line: from what is asked for to a branch that holds the result.
 
+mod accept;
 mod crash;
+mod gates;
+mod inside;
 mod lapsed;
 mod source;
 
@@ -34,6 +37,8 @@ pub(crate) struct Governed {
     pub(crate) model: Rehearsal,
     pub(crate) key: PathBuf,
     pub(crate) task: PathBuf,
+    /// The verification that a session is asked for with.
+    gate: &'static str,
 }
 
 impl Governed {
@@ -42,14 +47,23 @@ impl Governed {
     }
 
     pub(crate) fn playing(script: &Value) -> Self {
+        Self::rooted(|_| script.clone())
+    }
+
+    /// The same with a script that knows where this world lies.
+    fn rooted(script: impl FnOnce(&Path) -> Value) -> Self {
         let env = TestEnvironment::new();
         let package = env.package();
-        let model = env.rehearse(script);
+        let model = env.rehearse(&script(env.root()));
         let key = env.at("authority");
         keygen(&env, &key);
         let task = env.at("issue.md");
         fs::write(&task, "The tests of this library fail. Mend the source.\n").unwrap();
-        Self { env, package, model, key, task }
+        Self { env, package, model, key, task, gate: "grep -q 'left + right' src/lib.rs" }
+    }
+
+    fn judged_by(self, gate: &'static str) -> Self {
+        Self { gate, ..self }
     }
 
     /// The words that ask for a session.
@@ -62,7 +76,7 @@ impl Governed {
             "--task",
             &self.task.display().to_string(),
             "--verify",
-            "grep -q 'left + right' src/lib.rs",
+            self.gate,
             "--model",
             "rehearsal",
             "--base-url",

@@ -26,6 +26,18 @@ fn i5_a_policy_file_of_the_workspace_is_refused_unless_no_run_can_write_it() {
     fs::write(env.at("outside.toml"), policy).unwrap();
     let _ = run(&repo.path.join("inside.toml")).code(2).says("lies in the workspace");
     fs::remove_file(repo.path.join("inside.toml")).unwrap();
+    // A link in the middle is as much the agent's: by the next run it may lead elsewhere.
+    fs::create_dir(env.at("policies")).unwrap();
+    fs::write(env.at("policies/p.toml"), policy).unwrap();
+    std::os::unix::fs::symlink(env.at("policies"), repo.path.join("team")).unwrap();
+    let _ = run(&repo.path.join("team/p.toml")).code(2).says("lies in the workspace");
+    std::os::unix::fs::symlink(repo.path.join("team"), env.at("by-way-of")).unwrap();
+    let _ = run(&env.at("by-way-of/../policies/p.toml")).code(2).says("lies in the workspace");
+    fs::remove_file(repo.path.join("team")).unwrap();
+    // And so is a folder that could become one.
+    fs::create_dir(repo.path.join("team")).unwrap();
+    let _ = run(&repo.path.join("team/../../policies/p.toml")).code(2).says("lies in the workspace");
+    fs::remove_dir(repo.path.join("team")).unwrap();
     // Under a name that no run can write it is taken, and protected even where it allows everything itself.
     let _ = run(&repo.path.join("provost.toml")).code(0);
     assert_eq!(fs::read_to_string(repo.path.join("provost.toml")).unwrap(), policy);
@@ -42,9 +54,12 @@ fn i5_a_policy_file_of_the_workspace_is_refused_unless_no_run_can_write_it() {
     let _ = explain("policy.toml").code(2).says("lies in the workspace");
     let explained = explain("provost.toml").code(0);
     assert!(explained.stdout.contains("deny: rule `deny write provost.toml`"), "{explained}");
-    // And outside.
+    // And outside, by way of links outside.
     repo.write("a.txt", "one\n");
     let _ = run(&env.at("outside.toml")).code(0);
+    std::os::unix::fs::symlink(env.at("policies"), env.at("elsewhere")).unwrap();
+    repo.write("a.txt", "one\n");
+    let _ = run(&env.at("elsewhere/p.toml")).code(0);
 }
 
 #[test]

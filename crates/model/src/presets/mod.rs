@@ -20,8 +20,9 @@ pub struct Preset {
     pub base_url: Option<&'static str>,
     /// How it takes the key.
     pub auth: AuthStyle,
-    /// The service that requests may be signed for with the keys of an AWS account, where it takes such instead of a key.
-    pub signs: Option<&'static str>,
+    /// The services that requests may be signed for with the keys of an AWS account, where it takes such instead of a key, each
+    /// behind its hosts' pattern, whose `*` is the region. The first is for hosts that are none of the vendor's.
+    pub signs: &'static [(&'static str, &'static str)],
     /// Environment variables that hold the key, the first that is set counting.
     pub key_vars: &'static [&'static str],
     /// Where it runs.
@@ -148,11 +149,11 @@ impl Preset {
     /// What requests to `base` may be signed for: the service, and the region where the host names it. Only where the service
     /// is known by its host, or has none of the vendor's.
     pub fn signed<'a>(&self, base: &'a BaseUrl) -> Option<(&'static str, Option<&'a str>)> {
-        let (service, host) = (self.signs?, base.host());
-        let region =
-            host.strip_prefix("bedrock-runtime.").and_then(|rest| rest.strip_suffix(".amazonaws.com"));
-        let elsewhere = self.host_ends.iter().any(|its| is_host(its, host)) && region.is_none();
-        (!elsewhere).then_some((service, region))
+        let host = base.host();
+        let by_host =
+            self.signs.iter().find_map(|(pattern, service)| Some((*service, Some(part(pattern, host)?))));
+        let is_vendors = self.host_ends.iter().any(|its| is_host(its, host));
+        by_host.or_else(|| self.signs.first().filter(|_| !is_vendors).map(|(_, service)| (*service, None)))
     }
 
     /// How it takes a key on `wire`, which may be another than its own.
@@ -171,9 +172,14 @@ fn is_host(pattern: &str, host: &str) -> bool {
     if pattern.starts_with('.') {
         return host.ends_with(pattern);
     }
-    let Some((before, behind)) = pattern.split_once('*') else { return host == pattern };
-    let part = host.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
-    part.is_some_and(|part| !part.is_empty() && !part.contains('.'))
+    host == pattern || part(pattern, host).is_some()
+}
+
+/// What stands in a host for the `*` of a pattern: one part of its name.
+fn part<'a>(pattern: &str, host: &'a str) -> Option<&'a str> {
+    let (before, behind) = pattern.split_once('*')?;
+    let part = host.strip_prefix(before)?.strip_suffix(behind)?;
+    (!part.is_empty() && !part.contains('.')).then_some(part)
 }
 
 /// Host and path of a base URL of the table.
@@ -290,6 +296,23 @@ mod tests {
         ] {
             assert_eq!(at(stranger, chat), None, "{stranger}");
         }
+    }
+
+    /// Each of Bedrock's two kinds of host is a service of its own.
+    #[test]
+    fn requests_are_signed_for_the_service_and_region_of_their_host() {
+        let signed = |name: &str, url: &str| {
+            let base = BaseUrl::parse(url, crate::PlainHttp::Anywhere).unwrap();
+            let row = Preset::named(name).unwrap();
+            row.signed(&base).map(|(service, region)| (service, region.map(str::to_owned)))
+        };
+        let of = |service, region: &str| Some((service, Some(region.to_owned())));
+        let runtime = "https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1";
+        assert_eq!(signed("bedrock", runtime), of("bedrock", "us-west-2"));
+        let mantle = "https://bedrock-mantle.eu-central-1.api.aws/openai/v1";
+        assert_eq!(signed("bedrock", mantle), of("bedrock-mantle", "eu-central-1"));
+        assert_eq!(signed("bedrock", "http://127.0.0.1:9/v1"), Some(("bedrock", None)));
+        assert_eq!(signed("openai", runtime), None);
     }
 
     #[test]

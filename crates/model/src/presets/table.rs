@@ -16,7 +16,7 @@ const fn hosted(
         wire: WireKind::OpenAiChat,
         base_url: Some(base_url),
         auth: AuthStyle::Bearer,
-        signs: None,
+        signs: &[],
         key_vars,
         place: Place::Hosted,
         host_ends: &[],
@@ -78,7 +78,10 @@ pub(super) const TABLE: &[Preset] = &[
     // Each region has a host of its own. Asked with Bedrock's own keys, or signed with those of an account.
     Preset {
         base_url: None,
-        signs: Some("bedrock"),
+        signs: &[
+            ("bedrock-runtime.*.amazonaws.com", "bedrock"),
+            ("bedrock-mantle.*.api.aws", "bedrock-mantle"),
+        ],
         host_ends: &["bedrock-runtime.*.amazonaws.com", "bedrock-mantle.*.api.aws"],
         ..hosted("bedrock", "Amazon Bedrock, compatible", "", &["AWS_BEARER_TOKEN_BEDROCK"])
     },

@@ -105,6 +105,7 @@ pub(super) const ATTACKS: &[Attack] = &[
         Ok(())
     })
     .on_r3(NOT_MAPPED)
+    .by_engine(Promise::Receipt)
     .on_r2(NOT_MAPPED)
     .on_r1(NOT_MAPPED),
     takes("processor-time", Amount::Cpu, "uses the processor", |_| {
@@ -153,7 +154,8 @@ pub(super) const ATTACKS: &[Attack] = &[
             }
         }
         Ok(())
-    }),
+    })
+    .by_engine(Promise::Nothing("an engine bounds a temp folder by bytes, not by files")),
     takes("fill-workspace", Amount::Workspace, "fills the disk below the workspace", |s| {
         (0..4).for_each(|number| fill(&s.work(&format!("fill-{number}")), 6 << 20));
         Ok(())

@@ -51,6 +51,8 @@ pub(crate) struct Attack {
     /// Under R0 and R1.
     r1: Promise,
     r2: Promise,
+    /// In a container of an engine's, where that is another thing than under R3.
+    engine: Option<Promise>,
     /// Whether it needs a process outside to attack.
     pub(crate) needs: Needs,
     pub(crate) control: Control,
@@ -212,6 +214,7 @@ impl Attack {
             r3: Promise::Receipt,
             r1: Promise::Receipt,
             r2: Promise::Receipt,
+            engine: None,
             needs: Needs::Nothing,
             control: Control::Tended,
             perform,
@@ -230,6 +233,11 @@ impl Attack {
 
     const fn on_r3(mut self, promise: Promise) -> Self {
         self.r3 = promise;
+        self
+    }
+
+    const fn by_engine(mut self, promise: Promise) -> Self {
+        self.engine = Some(promise);
         self
     }
 

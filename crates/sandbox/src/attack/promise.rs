@@ -45,6 +45,7 @@ impl Attack {
     /// What is promised of it.
     pub(crate) fn promised(&self, receipt: &Receipt) -> Promised {
         let promise = match receipt.rung {
+            Rung::R4 if receipt.engine.is_some() => self.engine.unwrap_or(self.r3),
             Rung::R3 | Rung::R4 => self.r3,
             Rung::R2 => self.r2,
             Rung::R0 | Rung::R1 => self.r1,
@@ -52,9 +53,9 @@ impl Attack {
         let by = |guarantee: Guarantee| match receipt.guarantees.get(&guarantee) {
             Some(Strength::Enforced) => Promised::Fails { by: guarantee.name().to_owned() },
             Some(Strength::Sampled) => Promised::Noticed { by: guarantee.name().to_owned() },
-            Some(Strength::Absent) | None => Promised::Nothing {
-                why: format!("`{}` is absent under {}", guarantee.name(), short(receipt.rung)),
-            },
+            Some(Strength::Absent) | None => {
+                Promised::Nothing { why: format!("`{}` is absent {}", guarantee.name(), place(receipt)) }
+            }
         };
         match promise {
             Promise::Receipt => by(self.breaks),
@@ -74,7 +75,11 @@ impl Attack {
     }
 }
 
-/// The rung's name without its explanation.
-fn short(rung: Rung) -> String {
-    format!("{rung:?}")
+/// Where a guarantee holds or does not.
+fn place(receipt: &Receipt) -> String {
+    match receipt.engine {
+        Some(engine) => format!("in a container of {engine}'s"),
+        // The rung's name without its explanation.
+        None => format!("under {:?}", receipt.rung),
+    }
 }

@@ -11,6 +11,7 @@ use super::raw::call;
 use super::stage::{Stage, missing, say};
 use super::{Attack, Control, Judge, Needs, Promise, Tried};
 
+const COVERED: Promise = Promise::Nothing("which files of /proc are covered is the engine's own choice");
 pub(super) const PROC: Promise = Promise::Nothing("under R2 /proc is the host's and may be read");
 
 pub(super) const ATTACKS: &[Attack] = &[
@@ -189,7 +190,8 @@ pub(super) const ATTACKS: &[Attack] = &[
         "opens the flags of all pages",
         |_| keep("/proc/kpageflags"),
     )
-    .on_r2(PROC),
+    .on_r2(PROC)
+    .by_engine(COVERED),
     Attack::new(
         "open-slabs",
         FsRead,
@@ -197,7 +199,8 @@ pub(super) const ATTACKS: &[Attack] = &[
         "opens the kernel's allocations",
         |_| keep("/proc/slabinfo"),
     )
-    .on_r2(PROC),
+    .on_r2(PROC)
+    .by_engine(COVERED),
     Attack::new(
         "open-timers",
         FsRead,
@@ -213,7 +216,8 @@ pub(super) const ATTACKS: &[Attack] = &[
         "opens the kernel's address ranges",
         |_| keep("/proc/vmallocinfo"),
     )
-    .on_r2(PROC),
+    .on_r2(PROC)
+    .by_engine(COVERED),
     Attack::new("open-disk", FsRead, Judge::Holds("/dev/"), "opens a disk", |_| {
         let mut found = fs::read_dir("/sys/class/block")?.filter_map(Result::ok);
         let name = found.find(|entry| fs::File::open(Path::new("/dev").join(entry.file_name())).is_ok());

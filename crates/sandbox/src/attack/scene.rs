@@ -11,6 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use provost_core::containment::Engine;
 use rustix::io::FdFlags;
 
 use super::limits::{CAPS, LAYER};
@@ -144,6 +145,11 @@ impl Scene {
     /// A folder of the host for other things of this attack.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.root.join(name)
+    }
+
+    /// The container engine that runs the attack where it is contained, if one does.
+    pub(super) fn engine(&self) -> Option<Engine> {
+        Some(self.setting.image.as_ref()?.by.as_ref()?.engine())
     }
 
     /// The process that is attacked, which is none of the attackers.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
 use std::net::TcpStream;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,10 +31,17 @@ impl<'scene> Sighting<'scene> {
         let token = scene.stage.token.as_bytes();
         let entries = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
         let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        // A container engine's program has the whole command in its own line.
+        let engine = scene.engine().map(|engine| engine.name().as_bytes());
+        let is_engine = |line: &[u8]| {
+            let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
+            program.rsplit(|byte| *byte == b'/').next() == engine
+        };
         let is_its = |pid: &i32| {
             Some(*pid) != scene.victim_pid()
-                && fs::read(format!("/proc/{pid}/cmdline"))
-                    .is_ok_and(|line| line.windows(token.len()).any(|window| window == token))
+                && fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+                    line.windows(token.len()).any(|window| window == token) && !is_engine(&line)
+                })
         };
         Self { attack, scene, pids: numbers.filter(is_its).collect() }
     }
@@ -49,9 +56,9 @@ impl<'scene> Sighting<'scene> {
         match self.attack.judge {
             Judge::Holds(prefix) => self
                 .links()
-                .find(|(_, link)| {
+                .find(|(fd, link)| {
                     let link = link.to_string_lossy();
-                    link.starts_with(prefix) && !link.starts_with("/dev/null") && !link.ends_with("/exe")
+                    link.starts_with(prefix) && !is_null(fd) && !link.ends_with("/exe")
                 })
                 .map(|(_, link)| format!("it holds `{}`", link.display())),
             Judge::Opened(path) => {
@@ -232,6 +239,12 @@ fn is_writable(fd: &Path) -> bool {
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
     flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Whether it is `/dev/null`, which may be bound over what nobody is to open and then goes by that name.
+fn is_null(fd: &Path) -> bool {
+    fs::metadata(fd)
+        .is_ok_and(|seen| seen.file_type().is_char_device() && seen.rdev() == rustix::fs::makedev(1, 3))
 }
 
 fn is_alive(pid: i32) -> bool {

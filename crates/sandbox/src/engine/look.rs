@@ -15,8 +15,8 @@ use provost_core::containment::{Guarantee, Strength};
 
 use super::client::{complaint, file, ready, share, wait};
 use super::container::Container;
-use super::hybrid_hint;
 use super::line::{Mount, Writing};
+use super::{filter, hybrid_hint};
 use crate::profile::Profile;
 
 /// How long a container may take to be there: an engine that was not asked for long has to wake up first.
@@ -53,6 +53,8 @@ pub(crate) fn look(
     let mut arguments: Vec<OsString> =
         ["run", "--name", &container.name, "--rm", "--interactive"].map(OsString::from).into();
     arguments.extend(flags.iter().cloned());
+    let filter = Temporary(Path::new("/tmp").join(format!("{}-filter", container.name)));
+    arguments.push(filter::write(&filter.0).map_err(|error| format!("`{}`: {error}", filter.0.display()))?);
     arguments.push(format!("--env={TOKEN}={}", container.name).into());
     arguments.extend(["--workdir=/", "--entrypoint=cat", image].map(OsString::from));
     let err = file()?;
@@ -78,6 +80,15 @@ pub(crate) fn look(
         }
         why => why,
     })
+}
+
+/// A file that is there for as long as somebody looks.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// Whether the byte comes back.

@@ -6,6 +6,7 @@
 
 mod client;
 mod container;
+mod filter;
 mod line;
 mod look;
 
@@ -30,6 +31,8 @@ pub(crate) use client::Client;
 pub(crate) use container::{Container, Fate};
 use line::User;
 
+/// In the record folder: the filter of system calls.
+const FILTER: &str = "filter.json";
 /// How long an engine may take to answer a question.
 const ANSWERS: Duration = Duration::from_secs(60);
 /// How much longer than its limit a command may run where nobody is left to remove it, in seconds.
@@ -205,6 +208,8 @@ impl Ready {
         let mut line: Vec<OsString> = vec![self.client.program.path().into()];
         line.extend(["--log-level=error", "run", "--name", &container.name].map(OsString::from));
         line.extend(self.flags.iter().cloned());
+        let filter = filter::write(&command.record_dir.join(FILTER));
+        line.push(filter.map_err(|error| failure("record-folder", &error))?);
         if self.client.engine == Engine::Podman {
             line.push(
                 format!("--timeout={}", (wall_ms / 1000).saturating_add(SPARE).min(i32::MAX as u64)).into(),

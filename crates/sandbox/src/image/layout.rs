@@ -15,7 +15,7 @@ use super::ImageError;
 use super::blob::Hashing;
 
 /// No index, manifest or configuration is larger; a larger one is an attempt to fill the memory.
-const LARGEST_DOCUMENT: u64 = 8 << 20;
+pub(super) const LARGEST_DOCUMENT: u64 = 8 << 20;
 /// Indexes in indexes, at most.
 const DEEPEST: usize = 4;
 

@@ -6,7 +6,7 @@
 //! layer's content.
 //!
 //! Where to start reading: `store.rs` (import, find, list), `layout.rs` (what is read), `unpack.rs` (what is made of a
-//! layer). `make.rs` writes a layout, `host.rs` gathers the host's Rust toolchain for one, and
+//! layer). `saved.rs` makes a layout of an archive of docker's own form, `make.rs` writes one, `host.rs` gathers the host's Rust toolchain for one, and
 //! `engine.rs` asks podman or docker for one.
 
 mod blob;
@@ -14,6 +14,7 @@ mod engine;
 mod host;
 mod layout;
 mod make;
+mod saved;
 mod store;
 mod unpack;
 

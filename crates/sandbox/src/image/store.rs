@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{Found, Layout};
+use super::saved;
 use super::unpack::{self, Bounds, Counted};
 use super::{ImageError, NoImage, parse_digest};
 
@@ -115,7 +116,8 @@ impl ImageStore {
         Ok(Layout::open(&opened, source)?.image(None)?.digest)
     }
 
-    /// Unpacks the image of an OCI layout: a folder, or a tar archive of one. With a `pin` it is that image or none.
+    /// Unpacks the image of an OCI layout: a folder, or a tar archive of one; or an archive as
+    /// `docker save` writes it. With a `pin` it is that image or none.
     ///
     /// # Errors
     ///
@@ -333,6 +335,9 @@ fn opened(source: &Path, unfinished: &Path) -> Result<PathBuf, ImageError> {
     let folder = unfinished.join("layout");
     fs::create_dir(&folder).map_err(ImageError::io(&folder))?;
     unpack::archive(&folder, source, BOUNDS)?;
+    if saved::is(&folder) {
+        saved::make_layout(&folder, source)?;
+    }
     Ok(folder)
 }
 

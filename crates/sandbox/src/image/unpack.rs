@@ -76,7 +76,8 @@ pub(super) fn layer(
     Err(ImageError::Digest { what, expected: layer.content, found })
 }
 
-/// Unpacks an archive of a layout: files and folders only.
+/// Unpacks an archive of a layout: files and folders only. A link to another file of the archive, as docker writes them for
+/// layers that are there twice, is this file once more.
 pub(super) fn archive(root: &Path, archive: &Path, bounds: Bounds) -> Result<(), ImageError> {
     let mut file = open_file(archive).map_err(ImageError::io(archive))?;
     let mut magic = [0; 2];
@@ -163,6 +164,13 @@ impl Target<'_> {
         };
         let unreadable =
             |entry: &Path, error: &io::Error| refused(entry, format!("which cannot be read ({error})"));
+        let failed = |entry: &Path| {
+            let entry = entry.to_owned();
+            move |error| match error {
+                Refused::Because(why) => refused(&entry, why),
+                Refused::Errno(errno) => ImageError::io(self.path.join(&entry))(errno.into()),
+            }
+        };
         // Between entries lie headers, which are read whole: names of any length among them.
         let room = Rc::new(Cell::new(LONGEST_HEADERS));
         let mut archive = tar::Archive::new(Metered { inner: stream, room: Rc::clone(&room) });
@@ -171,6 +179,8 @@ impl Target<'_> {
         let mut own = HashSet::new();
         // Folders get their times last: what is put into them changes those.
         let mut times = Vec::new();
+        // An archive's links: what they lead to may come after them.
+        let mut later = Vec::new();
         let mut last = PathBuf::new();
         for entry in entries {
             let mut entry = entry.map_err(|error| unreadable(&last, &error))?;
@@ -187,12 +197,16 @@ impl Target<'_> {
                 return Err(refused(&named, why));
             }
             room.set(u64::MAX);
-            self.put(&mut entry, &named, &mut own, &mut times).map_err(|error| match error {
-                Refused::Because(why) => refused(&named, why),
-                Refused::Errno(errno) => ImageError::io(self.path.join(&named))(errno.into()),
-            })?;
+            self.put(&mut entry, &named, &mut own, &mut times, &mut later).map_err(failed(&named))?;
             io::copy(&mut entry, &mut io::sink()).map_err(|error| unreadable(&named, &error))?;
             room.set(LONGEST_HEADERS);
+        }
+        for (path, target) in later {
+            let made = self.folder(path.parent().unwrap_or(Path::new("")), &mut own).and_then(|folder| {
+                let name = path.file_name().map(OsStr::to_owned).unwrap_or_default();
+                self.link(&target, &Place { folder, name })
+            });
+            made.map_err(failed(&path))?;
         }
         for (folder, seconds) in times.into_iter().rev() {
             // A folder that a later entry removed has no time to set.
@@ -209,6 +223,7 @@ impl Target<'_> {
         named: &Path,
         own: &mut HashSet<PathBuf>,
         times: &mut Vec<(PathBuf, u64)>,
+        later: &mut Vec<(PathBuf, PathBuf)>,
     ) -> Result<(), Refused> {
         let Some(path) = plain(named) else { return because("whose name leads out of the image") };
         let kind = entry.header().entry_type();
@@ -235,7 +250,11 @@ impl Target<'_> {
             return self.white_out(&folder.join(gone), own);
         }
         if self.number == 0 && matches!(kind, EntryType::Symlink | EntryType::Link) {
-            return because("which is a link, and no part of a layout");
+            let target = entry.link_name_bytes().filter(|_| kind == EntryType::Symlink);
+            let target = target.and_then(|target| within(folder, Path::new(OsStr::from_bytes(&target))));
+            let Some(target) = target else { return because("which is a link, and no part of a layout") };
+            later.push((path, target));
+            return Ok(());
         }
         let place = Place { folder: self.folder(folder, own)?, name };
         match kind {
@@ -418,6 +437,20 @@ fn plain(path: &Path) -> Option<PathBuf> {
         }
     }
     Some(plain)
+}
+
+/// Where a link in `folder` leads, by its words alone; `None` where they lead out of the archive.
+fn within(folder: &Path, target: &Path) -> Option<PathBuf> {
+    let mut path = folder.to_owned();
+    for part in target.components() {
+        match part {
+            Component::Normal(name) => path.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => path.pop().then_some(())?,
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(path)
 }
 
 fn kind_of(place: BorrowedFd<'_>) -> Result<FileType, Errno> {

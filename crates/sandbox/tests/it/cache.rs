@@ -106,8 +106,8 @@ fn what_others_could_have_written_is_not_believed() {
 #[test]
 fn a_rung_that_a_self_test_found_wanting_is_not_taken_until_another_finds_it_sound() {
     let kept = Kept::new();
-    let found = Disabled { rung: Rung::R3, attacks: vec!["tcp".to_owned()] };
-    let after = kept.cache().judge(&kept.ask().0, Rung::R3, Some(found)).unwrap();
+    let found = Disabled { rung: Rung::R3, engine: None, attacks: vec!["tcp".to_owned()] };
+    let after = kept.cache().judge(&kept.ask().0, Rung::R3, None, Some(found)).unwrap();
     assert_eq!(after.strongest, Rung::R2);
 
     // Another process, the same process asked anew, and the next boot all know.
@@ -127,12 +127,15 @@ fn a_rung_that_a_self_test_found_wanting_is_not_taken_until_another_finds_it_sou
     let weaker = Sandbox::new(&later, profile(), RungChoice::Strongest { at_least: Rung::R2 }).unwrap();
     assert_eq!(weaker.rung(), Rung::R2);
     // A stronger one does not make up for a weaker one that was asked for by name.
-    let only_r3 =
-        probe().clone().with_disabled(vec![Disabled { rung: Rung::R2, attacks: vec!["x".to_owned()] }]);
+    let only_r3 = probe().clone().with_disabled(vec![Disabled {
+        rung: Rung::R2,
+        engine: None,
+        attacks: vec!["x".to_owned()],
+    }]);
     assert_eq!(only_r3.strongest, Rung::R3);
     assert!(Sandbox::new(&only_r3, profile(), RungChoice::Exactly(Rung::R2)).is_err());
 
-    assert_eq!(kept.cache().judge(&later, Rung::R3, None).unwrap().strongest, Rung::R3);
+    assert_eq!(kept.cache().judge(&later, Rung::R3, None, None).unwrap().strongest, Rung::R3);
     assert_eq!(kept.ask().0.strongest, Rung::R3);
 }
 

@@ -647,3 +647,74 @@ fn headers_have_a_bound_and_layouts_hold_files_and_folders_only() {
     let error = store(&host).import(&archive, None, None).unwrap_err().to_string();
     assert!(error.contains("`index.json`, which is a link"), "{error}");
 }
+
+/// An archive as docker 20.10 writes it: no layout, a folder for each layer, and a link where one is there twice.
+#[test]
+fn an_archive_of_docker_s_own_form_is_imported() {
+    let host = Host::new();
+    let [base, over] = [("kept", "base"), ("replaced", "over")].map(|(name, text)| {
+        layer(&[File(name, text.as_bytes(), 0o644), File("last", text.as_bytes(), 0o644)])
+    });
+    let config = json!({
+        "architecture": HERE, "os": "linux", "docker_version": "20.10.24", "created": "2024-01-01T00:00:00Z",
+        "config": {
+            "Hostname": "", "AttachStdin": false, "Env": ["PATH=/bin", "COLOUR=blue"], "Cmd": ["sh"], "Image": "",
+            "Volumes": null, "Entrypoint": null, "OnBuild": null, "Labels": null,
+        },
+        "container_config": {"Cmd": ["/bin/sh", "-c", "#(nop) "]},
+        "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "/bin/sh -c #(nop) ADD"}],
+        "rootfs": {"type": "layers", "diff_ids": [sha256(&base), sha256(&over), sha256(&base)]},
+    })
+    .to_string();
+    let id = sha256(config.as_bytes()).trim_start_matches("sha256:").to_owned();
+    let archive = |config_name: &str, target: &str, layers: &Value| {
+        let manifest =
+            json!([{"Config": config_name, "RepoTags": ["small:1"], "Layers": layers}]).to_string();
+        let path = host.dir.path().join("saved.tar");
+        let content = layer(&[
+            // What it leads to comes after it.
+            Folder("aa"),
+            Link("aa/layer.tar", target),
+            Folder("bb"),
+            File("bb/VERSION", b"1.0", 0o644),
+            File("bb/layer.tar", &base, 0o644),
+            File("cc/layer.tar", &over, 0o644),
+            File(config_name, config.as_bytes(), 0o644),
+            File("manifest.json", manifest.as_bytes(), 0o644),
+            File("repositories", b"{}", 0o644),
+        ]);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let store = store(&host);
+    let name = format!("{id}.json");
+    let layers = json!(["bb/layer.tar", "cc/layer.tar", "aa/layer.tar"]);
+    let image = store.import(&archive(&name, "../bb/layer.tar", &layers), None, None).unwrap();
+    assert_eq!((image.name.as_deref(), image.layers), (Some("small:1"), 3));
+    assert_eq!(image.env, ["PATH=/bin", "COLOUR=blue"]);
+    // By its id an engine knows it.
+    assert_eq!(image.known_as[0].to_string(), id);
+    let said = |name: &str| fs::read_to_string(image.root().join(name)).unwrap();
+    assert_eq!([said("kept"), said("replaced"), said("last")], ["base", "over", "base"]);
+    // The same archive is the same image.
+    assert_eq!(store.digest(&archive(&name, "../bb/layer.tar", &layers)).unwrap(), image.digest);
+
+    let refused = |path: PathBuf| store.import(&path, None, None).unwrap_err().to_string();
+    for target in ["/etc/passwd", "../../etc/passwd"] {
+        let error = refused(archive(&name, target, &layers));
+        assert!(error.contains("`aa/layer.tar`, which is a link, and no part of a layout"), "{error}");
+    }
+    let error = refused(archive(&name, "../dd/layer.tar", &layers));
+    assert!(error.contains("`aa/layer.tar`, a link to what is not there"), "{error}");
+    for (layer, why) in
+        [("../bb/layer.tar", "no path in an archive"), ("dd/layer.tar", "it has no `dd/layer.tar`")]
+    {
+        let error = refused(archive(&name, "../bb/layer.tar", &json!([layer])));
+        assert!(error.contains(why), "{error}");
+    }
+    let error =
+        refused(archive(&name, "../bb/layer.tar", &json!(["cc/layer.tar", "bb/layer.tar", "aa/layer.tar"])));
+    assert!(error.contains("the content of layer 1 has the digest"), "{error}");
+    let other = format!("{}.json", "0".repeat(64));
+    assert!(refused(archive(&other, "../bb/layer.tar", &layers)).contains("nothing was imported"));
+}

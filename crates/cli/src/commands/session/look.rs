@@ -16,7 +16,7 @@ use crate::args::{Log, Revoke, SessionName, SessionProfile, SessionResult, Sessi
 use crate::commands::setup::{Place, images};
 use crate::commands::{history, setup};
 use crate::failure::{AtPath, Failure};
-use crate::render::{JsonLines, counted, put_patch, say};
+use crate::render::{JsonLines, counted, say};
 use crate::world::World;
 
 /// Longest patch that is printed, in lines.
@@ -66,7 +66,8 @@ pub(super) async fn show(world: &World, args: SessionName) -> Result<u8, Failure
         let patch = std::fs::read(&path).at(&path)?;
         let lines = patch.split(|byte| *byte == b'\n').count();
         if lines <= PATCH_LINES {
-            put_patch(&patch);
+            // It stands among words for people, so it is written out wherever it goes. The file itself is there for programs.
+            say!("{}", visible(&String::from_utf8_lossy(&patch), Lines::Keep).trim_end());
         } else {
             say!("the patch has {lines} lines: `{}`", path.display());
         }

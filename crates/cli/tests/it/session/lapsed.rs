@@ -150,6 +150,28 @@ fn the_same_with_nobody_meanwhile_does_what_was_answered() {
     }));
 }
 
+#[test]
+fn a_command_that_runs_when_its_session_is_revoked_is_ended_and_rolled_back() {
+    // Named after this world, so that it is found among the processes.
+    let it = Governed::rooted(|root| {
+        let line = format!("echo begun > begun.txt; MARK='{}' exec sleep 941", root.display());
+        json!({ "steps": [call("exec", &json!({ "argv": ["sh", "-c", line] }))] })
+    });
+    let _ = it.trust();
+    let session = it.prepared(&[]);
+    let running = it.env.start(["session", "run", &session]);
+    // The control: it runs, and nobody ends it by itself.
+    eventually("its command runs", || it.env.processes().iter().any(|line| line == "sleep 941"));
+    let _ = it.session("revoke", &[&session, "--why", "stop"]).code(0);
+    let _ = running.wait().code(3);
+    assert_closed(&it, &session, 1, "revoked");
+    let journal = it.env.journal(&session);
+    let ended = bodies(&journal, "act.finished");
+    assert_eq!(ended.last().unwrap()["command"]["exit"]["how"], "cancelled", "{ended:?}");
+    assert_eq!(fs::read_to_string(it.folder(&session).join("result/changes.patch")).unwrap(), "");
+    it.env.assert_no_processes_but(&it.model);
+}
+
 impl Governed {
     /// A session that is authorized and prepared.
     pub(super) fn prepared(&self, authorize: &[&str]) -> String {

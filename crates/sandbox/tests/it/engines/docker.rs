@@ -99,6 +99,11 @@ fn docker_does_what_podman_does() {
         fs::remove_file(docker.host.ws().join("begun")).unwrap();
         check(&docker);
     }
+    selftest::holds(&docker);
+    // Out of its store too, in whatever form this version saves it.
+    let images = ImageStore::new(docker.host.dir.path().join("again"));
+    let image = images.import_from(Engine::Docker, &docker.environment, "small:1", None).unwrap();
+    assert_eq!(fs::read_to_string(image.root().join("etc/of-the-image")).unwrap(), "yes\n");
     // One that is not there is said to be so.
     docker.environment.insert("DOCKER_HOST".into(), "unix:///nowhere".into());
     let error = docker.try_sandbox(docker.profile()).err().map(|error| error.to_string()).unwrap_or_default();

@@ -2,6 +2,7 @@
 //! daemon of its own (`docker.rs`).
 
 mod docker;
+mod selftest;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use provost_core::caps::Caps;
 use provost_core::containment::{Engine, Guarantee, Rung, Strength};
 use provost_core::digest::Digest;
-use provost_sandbox::image::Image;
+use provost_sandbox::image::{Image, ImageStore};
 use provost_sandbox::{
     ByEngine, Cancel, Command, Ended, ImageRoot, Profile, Recovered, RunError, RungChoice, Sandbox,
     Unavailable, engines, recover,
@@ -201,6 +202,20 @@ pub(crate) fn runs_and_holds(store: &Store) {
     }
     run(&sandbox, &store.sh("ulimit -n | grep -x 128")).assert_ok();
     assert_eq!(store.containers(), "");
+}
+
+/// What it saves by default, which is docker's own form and no layout.
+#[test]
+fn what_podman_saves_without_being_asked_for_a_layout_is_imported() {
+    let podman = Store::podman();
+    let file = podman.host.dir.path().join("saved.tar");
+    let id = podman.ask(&["images", "--quiet", "--no-trunc"]);
+    let form = ["save", "--quiet", "--format", "docker-archive", "--output"];
+    podman.ask(&[form.as_slice(), &[&file.display().to_string(), &id]].concat());
+    let images = ImageStore::new(podman.host.dir.path().join("again"));
+    let image = images.import(&file, None, Some("again")).unwrap();
+    assert_eq!(format!("sha256:{}", image.known_as[0]), id);
+    assert_eq!(fs::read_to_string(image.root().join("etc/of-the-image")).unwrap(), "yes\n");
 }
 
 #[test]
