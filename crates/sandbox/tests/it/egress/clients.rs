@@ -1,19 +1,34 @@
 //! Programs that fetch something, told of the proxies and not.
 
+use std::fs;
+use std::path::Path;
+
+use provost_core::containment::Rung;
+
 use super::fixture::{BOTH, Net, Origin, Told};
 use crate::support::CONTAINED;
 
 /// Fetches `http://origin.test/` at port 80 and at the server's own one.
 #[track_caller]
 fn fetches(told: Told, fetch: impl Fn(&str) -> Vec<String>) {
+    fetches_by(None, &CONTAINED, told, fetch);
+}
+
+/// The same under these rungs, by a program that is put into the workspace as `fetch`.
+#[track_caller]
+fn fetches_by(program: Option<&Path>, rungs: &[Rung], told: Told, fetch: impl Fn(&str) -> Vec<String>) {
     let origin = Origin::start();
     let port = origin.address.port();
     let urls = ["http://origin.test/a?b=c".to_owned(), format!("http://origin.test:{port}/a?b=c")];
-    for (rung, url) in CONTAINED.into_iter().flat_map(|rung| urls.iter().map(move |url| (rung, url))) {
+    for (rung, url) in rungs.iter().flat_map(|rung| urls.iter().map(move |url| (*rung, url))) {
         let before = origin.connections();
         let argv = fetch(url);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let done = Net::with_origin(&origin).on(rung).run(&argv, told);
+        let net = Net::with_origin(&origin).on(rung);
+        if let Some(program) = program {
+            fs::copy(program, net.host.ws().join("fetch")).unwrap();
+        }
+        let done = net.run(&argv, told);
         done.assert_ok().assert_says("hello from origin");
         let (line, host) = origin.seen().pop().unwrap();
         assert_eq!(line, "GET /a?b=c HTTP/1.1");
@@ -64,6 +79,32 @@ fn node_fetch() {
             let script = format!("fetch('{url}').then(r => r.text()).then(console.log)");
             vec!["node".to_owned(), "-e".to_owned(), script]
         });
+    }
+}
+
+/// Go connects without blocking. It asks name servers by itself too, over UDP, and has the C library do it where
+/// `RES_OPTIONS` is set, as it is under R2.
+#[test]
+fn go_http() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("fetch.go"), folder.path().join("fetch"));
+    fs::write(
+        &source,
+        "package main\n\nimport (\n\t\"io\"\n\t\"net/http\"\n\t\"os\"\n)\n\n\
+         func main() {\n\tanswer, err := http.Get(os.Args[1])\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\
+         \tio.Copy(os.Stdout, answer.Body)\n}\n",
+    )
+    .unwrap();
+    let built = std::process::Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &source])
+        .envs([("GOCACHE", folder.path().join("cache")), ("GOPATH", folder.path().join("path"))])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    for told in BOTH {
+        fetches_by(Some(&program), &CONTAINED, told, |url| words("./fetch", url));
+        fetches_by(Some(&program), &[Rung::R3], told, |url| words("env GODEBUG=netdns=go ./fetch", url));
     }
 }
 
