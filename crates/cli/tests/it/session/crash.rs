@@ -98,7 +98,7 @@ fn over() -> (Governed, String) {
 const CALLS: [&str; 9] =
     ["rename", "renameat", "unlink", "unlinkat", "rmdir", "mkdir", "mkdirat", "fsync", "fdatasync"];
 
-/// `session run` that is killed as it makes a call for the so-manieth time.
+/// `session run` that is killed as one of its threads makes a call for the so-manieth time.
 fn killed_at(it: &Governed, session: &str, call: &str, time: usize) -> Ran {
     let run = it.env.provost_command(["session", "run", session]);
     let mut command = Command::new("strace");
@@ -141,6 +141,7 @@ fn killed_at_any_step_of_its_closing_a_session_has_one_result_and_no_key() {
                 break;
             }
             let at = format!("killed at {call} {time}");
+            assert_eq!(ran.code, 137, "{at}: {ran}");
             // Whatever there is of a result is all of it, and without it the key is there to sign it.
             assert!(
                 folder.join("session.key").exists() || files(&folder.join("result")) == result,
