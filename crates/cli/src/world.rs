@@ -90,6 +90,11 @@ impl World {
         Some(self.xdg("XDG_CONFIG_HOME", ".config").ok()?.join("prices.toml"))
     }
 
+    /// The user's own file that says where keys are, which need not be there; `None` where nothing says where.
+    pub(crate) fn usual_keys(&self) -> Option<PathBuf> {
+        Some(self.xdg("XDG_CONFIG_HOME", ".config").ok()?.join("keys.toml"))
+    }
+
     /// The user's own file of servers, which need not be there; `None` where nothing says where.
     pub(crate) fn usual_servers(&self) -> Option<PathBuf> {
         Some(self.xdg("XDG_CONFIG_HOME", ".config").ok()?.join("mcp.toml"))

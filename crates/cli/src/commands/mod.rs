@@ -16,6 +16,7 @@ mod held;
 mod history;
 mod image;
 mod key;
+mod keyring;
 mod model_choice;
 mod models;
 mod output;

@@ -1,6 +1,6 @@
 //! Which model is asked, where, and with which key.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use provost::core::event::ModelFact;
@@ -10,6 +10,7 @@ use provost::model::catalogue::Catalogue;
 use provost::model::presets::{AuthStyle, Place, Preset};
 use provost::model::{Auth, AwsKeys, BaseUrl, BaseUrlError, PlainHttp, Provider, Remote, Secret, WireKind};
 
+use super::keyring;
 use crate::args::{CassetteArgs, ModelArgs, Wire};
 use crate::failure::Failure;
 use crate::world::World;
@@ -45,8 +46,11 @@ pub(super) const AWS_KEYS: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_
 
 /// Whether the provider needs its key: one that is never asked does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    Sent,
+enum Keys<'a> {
+    /// It does. Nothing in the workspace says where it is.
+    Sent {
+        workspace: &'a Path,
+    },
     None,
 }
 
@@ -140,18 +144,26 @@ impl ModelChoice {
     }
 
     /// The endpoint as one that is asked what it offers; where it wants a key and none is set, says so.
-    pub(crate) fn catalogue(&self, world: &World) -> Result<Result<Catalogue, String>, Failure> {
+    pub(crate) fn catalogue(
+        &self,
+        world: &World,
+        workspace: &Path,
+    ) -> Result<Result<Catalogue, String>, Failure> {
         let (base, row) = self.endpoint(world)?;
-        Ok(self.auth(world, &base, row).map(|auth| Catalogue::new(self.wire.kind(), base, auth, row)))
+        Ok(self
+            .auth(world, workspace, &base, row)
+            .map(|auth| Catalogue::new(self.wire.kind(), base, auth, row)))
     }
 
     /// The provider, with its key from the environment where it is to have one.
-    fn remote(&self, world: &World, keys: Keys, stands: Stands) -> Result<Arc<dyn Provider>, Failure> {
+    fn remote(&self, world: &World, keys: Keys<'_>, stands: Stands) -> Result<Arc<dyn Provider>, Failure> {
         let (base, row) = self.endpoint(world)?;
         let auth = match keys {
-            Keys::Sent => self.auth(world, &base, row).map_err(|no_key| match stands {
+            Keys::Sent { workspace } => self.auth(world, workspace, &base, row).map_err(|no_key| match stands {
                 Stands::First => Failure::usage(no_key)
-                    .hint("set it, or name another with --key-env VAR (one that ends in KEY or TOKEN)"),
+                    .hint(
+                        "set it, say in keys.toml where it is, or name another with --key-env VAR (one that ends in KEY or TOKEN)",
+                    ),
                 Stands::Beside => Failure::usage(format!(
                     "`{}`, which is named beside the first model: {no_key}",
                     visible(&self.name, Lines::Escape)
@@ -196,8 +208,14 @@ impl ModelChoice {
         Ok((base, self.provider.or(at)))
     }
 
-    /// The key from the environment, or which variables hold none.
-    fn auth(&self, world: &World, base: &BaseUrl, row: Option<&Preset>) -> Result<Auth, String> {
+    /// The key from the environment or from where the user's own file says that it is, or which variables hold none.
+    fn auth(
+        &self,
+        world: &World,
+        workspace: &Path,
+        base: &BaseUrl,
+        row: Option<&Preset>,
+    ) -> Result<Auth, String> {
         let kind = self.wire.kind();
         if let Some(named) = self.key_env.as_deref().filter(|named| !is_key_variable(named)) {
             return Err(format!(
@@ -212,6 +230,12 @@ impl ModelChoice {
         if let Some(key) = variables.iter().find_map(|variable| world.var(variable)) {
             let style = row.map_or_else(|| AuthStyle::usual(kind), |row| row.auth_on(kind));
             return Ok(style.with(Secret::new(key)));
+        }
+        for variable in &variables {
+            if let Some(key) = keyring::stored(world, variable, workspace)? {
+                let style = row.map_or_else(|| AuthStyle::usual(kind), |row| row.auth_on(kind));
+                return Ok(style.with(key));
+            }
         }
         let signed = row.and_then(|row| row.signed(base)).filter(|_| self.key_env.is_none());
         if let Some((service, region)) = signed
@@ -242,6 +266,7 @@ pub(super) fn connect_all(
     first: &ModelChoice,
     others: &[ModelChoice],
     world: &World,
+    workspace: &Path,
 ) -> Result<Connected, Failure> {
     let all = |keys| -> Result<Connected, Failure> {
         let others: Result<Vec<_>, _> =
@@ -250,9 +275,9 @@ pub(super) fn connect_all(
     };
     let shared = |one: Recorder| Arc::new(one) as Arc<dyn Provider>;
     match &first.cassette {
-        None => all(Keys::Sent),
+        None => all(Keys::Sent { workspace }),
         Some(Cassette::Record(file)) => {
-            let (first, others) = all(Keys::Sent)?;
+            let (first, others) = all(Keys::Sent { workspace })?;
             let recorder =
                 Recorder::new(first, file).map_err(|error| Failure::usage(format!("--record {error}")))?;
             let others = others.into_iter().map(|other| shared(recorder.beside(other))).collect();

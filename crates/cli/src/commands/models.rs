@@ -1,5 +1,7 @@
 //! `provost models`: what a provider can run, as it says itself, with prices from the table.
 
+use std::path::Path;
+
 use provost::core::price::Price;
 use provost::core::text::{Lines, visible};
 use provost::model::catalogue::Offer;
@@ -22,7 +24,7 @@ pub(crate) async fn models(world: &World, args: Models) -> Result<u8, Failure> {
     }
     let choice = choose_model(&ModelArgs { model: Some(String::new()), endpoint: args.endpoint.clone() })?;
     let provider = choice.row().map(|row| row.name);
-    let rows: Vec<Row> = match choice.catalogue(world)? {
+    let rows: Vec<Row> = match choice.catalogue(world, Path::new("."))? {
         Ok(catalogue) => {
             let offers = catalogue.list().await.map_err(|failure| asked_in_vain(&choice, &failure))?;
             offers.into_iter().map(|offer| Row::offered(offer, provider, &known)).collect()

@@ -109,7 +109,7 @@ pub(super) async fn window(world: &World, model: &mut ModelChoice) -> Result<(),
     if !local || model.window.is_some() || model.cassette.is_some() {
         return Ok(());
     }
-    if let Ok(catalogue) = model.catalogue(world)? {
+    if let Ok(catalogue) = model.catalogue(world, Path::new("."))? {
         let asked = tokio::time::timeout(PATIENCE, catalogue.one(&model.name)).await;
         model.window = asked.ok().and_then(Result::ok).flatten().and_then(|offer| offer.window);
     }

@@ -208,6 +208,7 @@ impl Shop for Bench<'_> {
                     self.world,
                     self.place,
                     &models,
+                    Path::new(&queued.root),
                     Arc::new(Taken { run: run.clone(), lines: self.lines }),
                     approver,
                 )

@@ -108,7 +108,7 @@ async fn go_on(world: &World, args: GoingOn, answers: &[Answer]) -> Result<u8, F
         (None, queued) => queued.and_then(|queued| queued.routing.as_deref()),
     };
     let models = Models::of_run(model, routing)?;
-    let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
+    let mut runtime = runtime(world, &place, &models, Path::new(root), output.observer(), approver)?;
     runtime.pace = args.pace.pace.unwrap_or_default();
     if state.created().is_some_and(|created| created.authorized.is_some()) {
         // Whoever takes up a session's run is held to what it is held to.

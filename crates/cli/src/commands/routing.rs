@@ -1,5 +1,7 @@
 //! Models beside the first: from what was typed, and from what a run says.
 
+use std::path::Path;
+
 use provost::core::budget::Price;
 use provost::core::price::PriceFrom;
 use provost::core::route::{Begin, Downshift, Escalate, Route, RouteId, Routing, Unresolved};
@@ -32,8 +34,8 @@ impl Models {
     }
 
     /// Whoever is asked for each.
-    pub(crate) fn connect(&self, world: &World) -> Result<Connected, Failure> {
-        connect_all(&self.first, &self.others, world)
+    pub(crate) fn connect(&self, world: &World, workspace: &Path) -> Result<Connected, Failure> {
+        connect_all(&self.first, &self.others, world, workspace)
     }
 }
 

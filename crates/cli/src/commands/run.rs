@@ -53,7 +53,7 @@ pub(crate) async fn run(world: &World, args: Run) -> Result<u8, Failure> {
     let preview = Preview::new(&order.workspace, order.contract.limits);
     let approver = approver(args.order.yes.into(), preview);
     let models = Models { first: model, others };
-    let mut runtime = runtime(world, &place, &models, output.observer(), approver)?;
+    let mut runtime = runtime(world, &place, &models, &order.workspace, output.observer(), approver)?;
     runtime.pace = args.pace.pace.unwrap_or_default();
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     if let (Some(file), Ending::Paused(_)) = (recorded, &ending) {

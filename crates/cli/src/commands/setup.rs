@@ -214,11 +214,12 @@ pub(crate) fn runtime(
     world: &World,
     place: &Place,
     models: &Models,
+    workspace: &Path,
     observer: Arc<dyn Observer>,
     approver: Arc<dyn Approver>,
 ) -> Result<Runtime, Failure> {
     let (store, spool) = (place.store.clone(), place.spool.clone());
-    let (provider, others) = models.connect(world)?;
+    let (provider, others) = models.connect(world, workspace)?;
     let mut runtime = Runtime::on(probe(world), store, spool, provider, models.first.fact());
     runtime.others = others;
     runtime.approver = approver;

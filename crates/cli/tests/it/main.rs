@@ -25,6 +25,7 @@ mod folds;
 mod hostile;
 mod ignores;
 mod images;
+mod keys;
 mod kill;
 mod leak;
 mod lost_answer;

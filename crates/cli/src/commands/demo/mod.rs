@@ -263,7 +263,8 @@ async fn work(
         repository: Some(layout.at("repository")),
     };
     let output = Output::new(json);
-    let runtime = runtime(world, place, &Models::only(model), output.observer(), Arc::new(Always::LATER))?;
+    let (models, later) = (Models::only(model), Arc::new(Always::LATER));
+    let runtime = runtime(world, place, &models, &order.workspace, output.observer(), later)?;
     let (run, ending) = runtime.start(order, interrupt()?).await?;
     let _ = output.ended(place, &run, &ending, None).await?;
     Ok((run, ending))

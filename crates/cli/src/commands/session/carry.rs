@@ -168,7 +168,8 @@ async fn go_on(
         // What is over is closed whatever the time is: nothing begins any more.
         Ending::Over(finished)
     } else {
-        let mut runtime = runtime(world, &place, &models, output.observer(), Arc::new(Always::LATER))?;
+        let mut runtime =
+            runtime(world, &place, &models, &folder.workspace(), output.observer(), Arc::new(Always::LATER))?;
         runtime.pace = args.pace.pace.unwrap_or_default();
         let trust = world.trust_path(args.trust.trust.as_deref())?;
         if has_begun(place.store.as_ref(), folder).await? {
