@@ -10,7 +10,7 @@ use provost_core::session::Authorization;
 use provost_core::text::moment;
 
 use crate::canonical::{NotCanonical, sha256};
-use crate::dsse::{self, DsseError};
+use crate::dsse::{self, DsseError, Opened};
 use crate::in_toto::{self, BadStatement, Subject};
 use crate::keys::{KeyError, VerifyingKey};
 use crate::signer::{SignError, Signer};
@@ -45,6 +45,19 @@ pub fn read(payload: &[u8]) -> Result<Authorization, BadStatement> {
         return Err(BadStatement::Predicate("expires_ms"));
     }
     Ok(authorization)
+}
+
+/// Opens an authorization's file, which is an envelope or the signed bytes themselves; who of `keys` signed it in there is
+/// nobody then.
+pub(crate) fn open(file: &[u8], keys: &[VerifyingKey]) -> Result<Opened, DsseError> {
+    // Both are canonical JSON, so a Statement begins with its type and an envelope cannot.
+    if !file.starts_with(br#"{"_type":"#) {
+        return dsse::open(file, keys);
+    }
+    if file.len() > dsse::ENVELOPE_LIMIT {
+        return Err(DsseError::TooLarge { size: file.len() });
+    }
+    Ok(Opened { payload: file.to_vec(), by: Vec::new(), others: Vec::new() })
 }
 
 /// An authorization with its signatures.
@@ -196,21 +209,8 @@ pub fn verify(
     if ssh.len() > SIGNATURES_LIMIT {
         return Err(AuthorizationError::TooManySignatures { count: ssh.len() });
     }
-    // Both are canonical JSON, so a Statement begins with its type and an envelope cannot.
-    let is_bare = file.starts_with(br#"{"_type":"#);
-    let mut signed_by = Vec::new();
-    let mut others = Vec::new();
-    let bytes = if is_bare {
-        if file.len() > dsse::ENVELOPE_LIMIT {
-            return Err(DsseError::TooLarge { size: file.len() }.into());
-        }
-        file.to_vec()
-    } else {
-        let opened = dsse::open(file, &trust.all_keys())?;
-        signed_by.extend(opened.by);
-        others.extend(opened.others.into_iter().map(|id| (id, Distrust::Unknown)));
-        opened.payload
-    };
+    let Opened { payload: bytes, by: mut signed_by, others } = open(file, &trust.all_keys())?;
+    let mut others: Vec<_> = others.into_iter().map(|id| (id, Distrust::Unknown)).collect();
     for (number, file) in (1..).zip(ssh) {
         let key = sig::check(file, Role::Authority.namespace(), &bytes)
             .map_err(|source| AuthorizationError::Ssh { number, source })?;
@@ -228,6 +228,9 @@ pub fn verify(
         match trust.look_up(&key, Role::Authority, at_ms) {
             Ok(known) => signers.push(Authority { key, who: known.who.clone() }),
             Err(why) => {
+                // An envelope names its keys by ids. Who signed both ways is one key with one name.
+                let id = key.key_id().to_string();
+                others.retain(|(other, _)| *other != id);
                 let name = Fingerprint::of(&key).to_string();
                 if !others.iter().any(|(other, _)| *other == name) {
                     others.push((name, why));

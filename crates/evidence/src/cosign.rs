@@ -21,16 +21,7 @@ pub enum CoSignError {
 
 /// What an authorization says, whoever signed it: for showing it, and for adding a signature.
 pub fn unverified(file: &[u8]) -> Result<Authorization, AuthorizationError> {
-    Ok(authorization::read(&signed_bytes(file)?)?)
-}
-
-/// The bytes of an authorization's file that are signed: its envelope's payload, or the file itself.
-fn signed_bytes(file: &[u8]) -> Result<Vec<u8>, AuthorizationError> {
-    // Both are canonical JSON, so a Statement begins with its type and an envelope cannot.
-    if file.starts_with(br#"{"_type":"#) {
-        return Ok(file.to_vec());
-    }
-    Ok(dsse::open(file, &[])?.payload)
+    Ok(authorization::read(&authorization::open(file, &[])?.payload)?)
 }
 
 /// Adds signatures to an authorization. They are over the same bytes, and those that are there stay.

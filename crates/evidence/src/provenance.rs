@@ -15,6 +15,7 @@ use provost_core::digest::{Digest, TreeDigest};
 use provost_core::path::RelPath;
 use provost_core::session::Authorization;
 
+use crate::bundle::CHECKPOINT;
 use crate::canonical::{NotCanonical, sha256};
 use crate::checkpoint::Checkpoint;
 use crate::in_toto::{
@@ -31,8 +32,6 @@ pub const BUILDER: &str = "https://provost.run/runner";
 
 /// Name of the subject that is the workspace's files at the end.
 pub const TREE_AFTER: &str = "tree.after";
-/// Name of the subject that is the log's signed head, and of its file in a bundle.
-pub const CHECKPOINT: &str = "checkpoint";
 
 /// A statement about how a session's result came about. Its subjects are `changes.patch`, `tree.after` and `checkpoint`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 use provost_core::digest::{Digest, TreeDigest};
 use provost_core::id::RunId;
 
-use crate::authorization::AUTHORIZATION_TYPE;
-use crate::canonical::NotCanonical;
+use crate::authorization::{self, AUTHORIZATION_TYPE};
+use crate::bundle::{Bundle, RESULT, SESSION};
+use crate::canonical::{NotCanonical, sha256};
 use crate::dsse::{self, DsseError};
 use crate::in_toto::{self, BadStatement, Resource, Subject, file_digest, timestamp, tree_digest};
 use crate::provenance::TREE_AFTER;
+use crate::signer::{SignError, Signer};
 use crate::ssh::public::Fingerprint;
-use crate::statement::PATCH;
+use crate::statement::{JOURNAL, PATCH, Statement};
 use crate::trust::{Distrust, Role, Trust, reasons};
 
 /// The type of the predicate.
@@ -39,7 +41,7 @@ pub enum Outcome {
     Failed,
 }
 
-/// What a reviewer verified.
+/// What a reviewer verified. See [`Review::of`] for that of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Review {
     /// The session.
@@ -56,6 +58,69 @@ pub struct Review {
     pub at_ms: u64,
     /// How it came out.
     pub outcome: Outcome,
+}
+
+/// A bundle of which no review can say anything.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReviewable {
+    /// It is of an ordinary run.
+    #[error("the bundle is of an ordinary run: a review is of a governed session")]
+    NoSession,
+    /// Its envelope, or that of its authorization, is none.
+    #[error("the bundle holds no result that could be reviewed: {0}")]
+    Envelope(#[from] DsseError),
+    /// What these hold is no statement.
+    #[error("the bundle holds no result that could be reviewed: {0}")]
+    Statement(String),
+}
+
+impl Review {
+    /// The review of a bundle as it was read, however its verification came out.
+    pub fn of(bundle: &Bundle, outcome: Outcome, at_ms: u64) -> Result<Self, NotReviewable> {
+        let files = bundle.session.as_ref().ok_or(NotReviewable::NoSession)?;
+        let unread = |error: &dyn std::fmt::Display| NotReviewable::Statement(error.to_string());
+        let ordered = authorization::open(&files.authorization, &[])?.payload;
+        let authorization = authorization::read(&ordered).map_err(|error| unread(&error))?;
+        let payload = dsse::open(&bundle.envelope, &[])?.payload;
+        let statement = Statement::from_json(&payload).map_err(|error| unread(&error))?;
+        let mut inputs: BTreeMap<String, Digest> = files
+            .named()
+            .into_iter()
+            .map(|(name, bytes)| (format!("{SESSION}/{name}"), sha256(bytes)))
+            .collect();
+        inputs.insert(RESULT.to_owned(), sha256(&bundle.envelope));
+        inputs.insert(JOURNAL.to_owned(), sha256(&bundle.journal));
+        Ok(Self {
+            session: authorization.request.session,
+            patch: sha256(&bundle.patch),
+            tree: statement.tree,
+            authorization: sha256(&ordered),
+            inputs,
+            at_ms,
+            outcome,
+        })
+    }
+
+    /// Signs it: an envelope of the statement.
+    pub fn sign(self, signers: &[&dyn Signer]) -> Result<Vec<u8>, SignError> {
+        dsse::sign(dsse::IN_TOTO, &Vsa::from(self).to_json()?, signers)
+    }
+
+    /// What a review says otherwise than this one: the first thing of which it is that is another, or that it did not
+    /// pass. Who verified it and when, and which further files they looked at, may differ.
+    pub fn differs(&self, other: &Vsa) -> Option<&'static str> {
+        let this = Vsa::from(self.clone());
+        let (mine, theirs) = (&this.predicate, &other.predicate);
+        [
+            ("it is of another session", mine.resource_uri == theirs.resource_uri),
+            ("it is of another patch", this.patch == other.patch),
+            ("it is of another tree", this.tree == other.tree),
+            ("it was held to another authorization", mine.policy == theirs.policy),
+            ("it says that the result did not verify", theirs.verification_result == Outcome::Passed),
+        ]
+        .into_iter()
+        .find_map(|(what, same)| (!same).then_some(what))
+    }
 }
 
 /// A statement that a session's result was verified. Its subjects are `changes.patch` and `tree.after`.

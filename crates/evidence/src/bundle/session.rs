@@ -23,7 +23,7 @@ pub const SESSION: &str = "session";
 pub const AUTHORIZATION: &str = "authorization.json";
 /// Name of the task.
 pub const TASK: &str = "task.md";
-/// Name of the log's signed head.
+/// Name of the log's signed head, and of the subject that it is of the provenance.
 pub const CHECKPOINT: &str = "checkpoint";
 /// Name of the signed provenance.
 pub const PROVENANCE: &str = "provenance.dsse.json";

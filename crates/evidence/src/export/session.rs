@@ -72,11 +72,7 @@ pub enum SealError {
 ///
 /// What would not verify for its recipient is refused. Who signed the authorization is not looked at.
 pub fn seal(content: BundleContent, ordered: Ordered, key: &SigningKey) -> Result<Bundle, SealError> {
-    let bytes = if ordered.authorization.starts_with(br#"{"_type":"#) {
-        ordered.authorization.clone()
-    } else {
-        dsse::open(&ordered.authorization, &[])?.payload
-    };
+    let bytes = authorization::open(&ordered.authorization, &[])?.payload;
     let authorization = authorization::read(&bytes)?;
     let request = &authorization.request;
     let payload = sha256(&bytes);

@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod private;
 pub mod public;
+pub mod revoked;
 pub mod sig;
 mod wire;
 

@@ -83,7 +83,17 @@ pub struct BadFingerprint;
 impl Fingerprint {
     /// That of `key`.
     pub fn of(key: &VerifyingKey) -> Self {
-        Self(sha256(&key_blob(key)))
+        Self::of_blob(&key_blob(key))
+    }
+
+    /// That of a key of whatever kind, as it stands in other formats.
+    pub(super) fn of_blob(blob: &[u8]) -> Self {
+        Self(sha256(blob))
+    }
+
+    /// The one that is this SHA-256; `None` where the bytes are none.
+    pub(super) fn of_sha256(bytes: &[u8]) -> Option<Self> {
+        Some(Self(Digest::new(bytes.try_into().ok()?)))
     }
 }
 

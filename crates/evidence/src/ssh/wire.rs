@@ -39,6 +39,10 @@ impl<'a> Reader<'a> {
         (self.string()? == string.as_bytes()).then_some(())
     }
 
+    pub(super) fn is_at_end(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All that is left.
     pub(super) fn rest(self) -> &'a [u8] {
         self.0

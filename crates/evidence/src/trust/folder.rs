@@ -13,8 +13,8 @@ const FILE_LIMIT: u64 = 1024 * 1024;
 /// Most files that are read.
 const FILES_LIMIT: usize = 1000;
 
-/// Each file's path, name and text, in the order of the names. Names that begin with a dot are left out.
-pub(super) fn read(dir: &Path) -> Result<Vec<(PathBuf, String, String)>, TrustError> {
+/// Each file's path, name and content, in the order of the names. Names that begin with a dot are left out.
+pub(super) fn read(dir: &Path) -> Result<Vec<(PathBuf, String, Vec<u8>)>, TrustError> {
     let io = |path: &Path, error: rustix::io::Errno| TrustError::Io {
         path: path.to_owned(),
         source: error.into(),
@@ -58,12 +58,16 @@ pub(super) fn read(dir: &Path) -> Result<Vec<(PathBuf, String, String)>, TrustEr
             let what = format!("larger than {FILE_LIMIT} bytes, the most that is read");
             return Err(TrustError::TooLarge { path, what });
         }
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = before.split(|byte| *byte == b'\n').count();
-            TrustError::Line { path: path.clone(), line, what: "not UTF-8".to_owned() }
-        })?;
-        files.push((path, name, text));
+        files.push((path, name, bytes));
     }
     Ok(files)
+}
+
+/// A file's content as text.
+pub(super) fn text(path: &Path, bytes: Vec<u8>) -> Result<String, TrustError> {
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.split(|byte| *byte == b'\n').count();
+        TrustError::Line { path: path.to_owned(), line, what: "not UTF-8".to_owned() }
+    })
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `allowed_signers` | Ed25519 keys with their uses and times, as `ssh-keygen -Y verify -f` reads them |
 //! | `NAME.pem` | the public key of an authority (SubjectPublicKeyInfo) |
-//! | `revoked_keys` | keys that count no longer: an OpenSSH public key or its `SHA256:` fingerprint a line |
+//! | `revoked_keys` | keys that count no longer: an OpenSSH public key or its `SHA256:` fingerprint a line; or an OpenSSH key revocation list (`ssh-keygen -k`) |
 //! | `revoked` | authorizations that count no longer: a session's name or the SHA-256 of its signed bytes a line |
 //! | `trust.toml` | `threshold = 2`: how many authorities have to sign; `clock_skew = "30s"` |
 //!
@@ -27,6 +27,7 @@ use provost_core::text::{Lines, visible};
 
 use crate::keys::{KeyError, VerifyingKey};
 use crate::ssh::public::{self, Fingerprint};
+use crate::ssh::revoked::{BadKrl, RevokedKeys};
 
 /// Name of the file of keys with their uses and times.
 pub const ALLOWED_SIGNERS: &str = "allowed_signers";
@@ -94,6 +95,14 @@ pub enum TrustError {
         path: PathBuf,
         /// What is wrong with it.
         source: KeyError,
+    },
+    /// A key revocation list that cannot be heeded whole.
+    #[error("{}: {source}", path.display())]
+    Krl {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: BadKrl,
     },
     /// The settings say something else than settings can.
     #[error("{}: {what}", path.display())]
@@ -199,7 +208,7 @@ impl TrustedKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trust {
     keys: Vec<TrustedKey>,
-    revoked_keys: BTreeSet<Fingerprint>,
+    revoked_keys: RevokedKeys,
     /// Names of sessions and digests of signed bytes.
     revoked: BTreeSet<String>,
     threshold: NonZeroU32,
@@ -218,12 +227,18 @@ impl Trust {
     pub fn read(dir: &Path) -> Result<Self, TrustError> {
         let mut trust = Self {
             keys: Vec::new(),
-            revoked_keys: BTreeSet::new(),
+            revoked_keys: RevokedKeys::default(),
             revoked: BTreeSet::new(),
             threshold: NonZeroU32::MIN,
             clock_skew: Duration::ZERO,
         };
-        for (path, name, text) in folder::read(dir)? {
+        for (path, name, bytes) in folder::read(dir)? {
+            if name == REVOKED_KEYS && RevokedKeys::is_krl(&bytes) {
+                trust.revoked_keys =
+                    RevokedKeys::of_krl(&bytes).map_err(|source| TrustError::Krl { path, source })?;
+                continue;
+            }
+            let text = folder::text(&path, bytes)?;
             match name.as_str() {
                 ALLOWED_SIGNERS => {
                     for (line, text) in lines(&text) {
@@ -263,7 +278,7 @@ impl Trust {
                     None => return Err(TrustError::Unexpected { path }),
                 },
             }
-            if trust.keys.len().max(trust.revoked_keys.len()) > KEYS_LIMIT {
+            if trust.keys.len().max(trust.revoked_keys.count()) > KEYS_LIMIT {
                 let what = format!("more than {KEYS_LIMIT} keys, the most that are read");
                 return Err(TrustError::TooLarge { path: dir.to_owned(), what });
             }
@@ -298,7 +313,7 @@ impl Trust {
     pub fn look_up(&self, key: &VerifyingKey, role: Role, at_ms: u64) -> Result<&TrustedKey, Distrust> {
         let mut best = Err(Distrust::Unknown);
         for known in self.keys.iter().filter(|known| known.key == *key) {
-            if self.revoked_keys.contains(&Fingerprint::of(key)) {
+            if self.revoked_keys.contains(key) {
                 return Err(Distrust::Revoked);
             }
             // A key may have several lines, as for two periods. Of several reasons the last in the order of the type says

@@ -10,6 +10,7 @@ mod dsse;
 mod git;
 mod git_repo;
 mod keys;
+mod krl;
 mod log;
 mod others;
 mod patch;

@@ -17,8 +17,8 @@ use crate::test_result::TestResult;
 
 /// From when on an authorization says that it holds. Nobody's word yet.
 pub(super) fn begins_ms(file: &[u8]) -> Option<u64> {
-    let payload = dsse::open(file, &[]).map(|opened| opened.payload).ok();
-    let authorization = authorization::read(payload.as_deref().unwrap_or(file)).ok()?;
+    let signed = authorization::open(file, &[]).ok()?.payload;
+    let authorization = authorization::read(&signed).ok()?;
     Some(authorization.not_before_ms)
 }
 

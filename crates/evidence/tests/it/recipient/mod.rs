@@ -9,4 +9,5 @@ mod change;
 mod good;
 mod hostile;
 mod log;
+mod review;
 mod scene;
