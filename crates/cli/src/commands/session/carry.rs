@@ -95,7 +95,9 @@ async fn own(world: &World, sessions: &Sessions, args: &SessionRun) -> Result<Fo
     let audience = runner_name(args.trust.runner.as_deref())?;
     let (folder, request) = ask(world, sessions, &args.ask, task, &store, audience).await?;
     // Nobody is asked to sign what could not be carried out.
-    if let Err(unreachable) = models(&folder, &request).and_then(|models| models.connect(world)) {
+    if let Err(unreachable) =
+        models(&folder, &request).and_then(|models| models.connect(world, &folder.workspace()))
+    {
         folder.discard()?;
         return Err(unreachable);
     }
