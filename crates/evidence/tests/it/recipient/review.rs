@@ -29,7 +29,7 @@ fn a_review_is_of_this_bundle_and_of_no_other() {
     let later = Review::of(&read_bundle, Outcome::Passed, NOW + 5000).unwrap();
     assert_eq!(later.differs(&said), None);
 
-    // Somebody who may only authorize is no reviewer.
+    // Who is trusted for everything may review; a stranger may not.
     let other = mine.clone().sign(&[&key(AUTHORITY)]).unwrap();
     let trust_both = trust(&[("revoked", "")]);
     assert!(vsa::verify(&other, &trust_both, NOW).is_ok(), "alice may do anything");
