@@ -99,7 +99,7 @@ fn docker_does_what_podman_does() {
         fs::remove_file(docker.host.ws().join("begun")).unwrap();
         check(&docker);
     }
-    selftest::holds(&docker);
+    attacks::holds(&docker);
     // Out of its store too, in whatever form this version saves it.
     let images = ImageStore::new(docker.host.dir.path().join("again"));
     let image = images.import_from(Engine::Docker, &docker.environment, "small:1", None).unwrap();

@@ -1,8 +1,8 @@
 //! Commands by way of a container engine: a real podman, with a store of its own for each test; and a real docker, with a
 //! daemon of its own (`docker.rs`).
 
+mod attacks;
 mod docker;
-mod selftest;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
